@@ -1,0 +1,4 @@
+//! A segmented append-only log.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod storage;

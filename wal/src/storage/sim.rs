@@ -1,0 +1,1 @@
+//! A deterministic disk for crash and fault tests.
