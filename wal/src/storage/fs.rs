@@ -111,7 +111,11 @@ impl Storage for FsStorage {
 
 /// Directories cannot be synced on Windows; its file systems journal names themselves.
 fn sync_directory(path: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+    if cfg!(unix) {
+        File::open(path)?.sync_all()
+    } else {
+        Ok(())
+    }
 }
 
 /// The lock lives as long as its open file.

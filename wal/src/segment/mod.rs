@@ -1,0 +1,202 @@
+//! A segment: one file of frames behind a header block.
+//!
+//! The *active* segment is the last and grows; all others are *sealed*, their end is known and never changes. This module knows
+//! names, headers, and where in the file an offset may be looked for. What the frames mean for the log is `log`'s business.
+
+pub(crate) mod frames;
+pub(crate) mod walk;
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::codec::frame::{self, Kind, Seed};
+use crate::codec::segment_header::{self, Pin, SegmentHeader};
+use crate::codec::{u32_at, u64_at};
+use crate::error::{Error, Result};
+use crate::offset::Offset;
+use crate::storage::{Access, Storage, StorageFile};
+
+use frames::FrameReader;
+
+/// Distance between two entries of the sparse index: what a random read may have to walk.
+const INDEX_STRIDE: u64 = 32 << 10;
+
+/// Where a segment ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentEnd {
+    /// One past its last record.
+    pub(crate) offset: Offset,
+    /// What its successor pins.
+    pub(crate) pin: Pin,
+}
+
+/// One segment, open or not.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) header: SegmentHeader,
+    pub(crate) name: String,
+    pub(crate) seed: Seed,
+    storage: Arc<dyn Storage>,
+    file: OnceLock<Arc<dyn StorageFile>>,
+    end: OnceLock<SegmentEnd>,
+    index: Mutex<Index>,
+}
+
+/// Known places of frames, sorted: a cache that writers and readers add to, and that may always be incomplete.
+#[derive(Debug, Default)]
+struct Index {
+    entries: Vec<(Offset, u64)>,
+    seal_read: bool,
+}
+
+impl Index {
+    fn add(&mut self, offset: Offset, pos: u64) {
+        let at = self.entries.partition_point(|e| e.1 <= pos);
+        let after_previous = at == 0 || pos - self.entries[at - 1].1 >= INDEX_STRIDE;
+        let before_next = self.entries.get(at).is_none_or(|e| e.1 - pos >= INDEX_STRIDE);
+        if after_previous && before_next {
+            self.entries.insert(at, (offset, pos));
+        }
+    }
+}
+
+impl Segment {
+    pub(crate) fn new(storage: Arc<dyn Storage>, header: SegmentHeader) -> Self {
+        Self {
+            name: segment_header::file_name(header.base_offset, header.generation),
+            seed: Seed::new(&header.log, header.generation),
+            header,
+            storage,
+            file: OnceLock::new(),
+            end: OnceLock::new(),
+            index: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn base_offset(&self) -> Offset {
+        self.header.base_offset
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.header.generation
+    }
+
+    /// The segment's path, for messages.
+    pub(crate) fn path(&self) -> String {
+        self.storage.root().join(&self.name).display().to_string()
+    }
+
+    /// The file, opened for reading when first asked for, or as handed in by [`Segment::set_file`].
+    pub(crate) fn file(&self) -> Result<Arc<dyn StorageFile>> {
+        if let Some(file) = self.file.get() {
+            return Ok(Arc::clone(file));
+        }
+        let opened = self.storage.open(&self.name, Access::Read);
+        let opened = opened.map_err(|e| Error::io("open", self.path(), e))?;
+        Ok(Arc::clone(self.file.get_or_init(|| opened)))
+    }
+
+    /// The writer's own open file. The file that wrote is the file that syncs: a later one may miss an error.
+    pub(crate) fn set_file(&self, file: Arc<dyn StorageFile>) {
+        // A reader that came first keeps its own descriptor of the same file.
+        let _ = self.file.set(file);
+    }
+
+    /// Where the segment ends; `None` while it is active.
+    pub(crate) fn end(&self) -> Option<SegmentEnd> {
+        self.end.get().copied()
+    }
+
+    pub(crate) fn set_end(&self, end: SegmentEnd) {
+        let known = self.end.get_or_init(|| end);
+        debug_assert_eq!(*known, end, "a sealed segment never changes");
+    }
+
+    /// Frames up to position `limit`.
+    pub(crate) fn frames(&self, limit: u64) -> Result<FrameReader> {
+        Ok(FrameReader::new(self.file()?, self.seed, limit))
+    }
+
+    /// Remembers that the frame at `pos` begins with `offset`.
+    pub(crate) fn note(&self, offset: Offset, pos: u64) {
+        self.index.lock().add(offset, pos);
+    }
+
+    /// A place at or before the frame that holds `offset`, from where to walk. Reads the seal's index when first asked.
+    pub(crate) fn seek(&self, offset: Offset) -> Result<(Offset, u64)> {
+        let mut index = self.index.lock();
+        if !index.seal_read {
+            if let Some(end) = self.end() {
+                // A damaged seal only makes the walk longer; `verify` is who reports it.
+                if let Some(entries) = self.read_seal(&end)? {
+                    for (offset, pos) in entries {
+                        index.add(offset, pos);
+                    }
+                }
+                index.seal_read = true;
+            }
+        }
+        let at = index.entries.partition_point(|e| e.0 <= offset);
+        Ok(match at.checked_sub(1) {
+            Some(at) => index.entries[at],
+            None => (self.base_offset(), segment_header::BLOCK_LEN),
+        })
+    }
+
+    fn read_seal(&self, end: &SegmentEnd) -> Result<Option<Vec<(Offset, u64)>>> {
+        if end.pin.last_pos == 0 || end.pin.cut {
+            return Ok(None);
+        }
+        let mut frames = self.frames(end.pin.end_pos)?;
+        let read = (|| {
+            let Ok(header) = frames.header(end.pin.last_pos)? else {
+                return Ok(None);
+            };
+            if header.kind != Kind::Seal {
+                return Ok(None);
+            }
+            Ok(frames
+                .payload(end.pin.last_pos, &header)?
+                .ok()
+                .map(|payload| decode_seal(payload, self.base_offset())))
+        })();
+        read.map_err(|e| Error::io("read", self.path(), e))
+    }
+
+    /// Most bytes that the seal of a segment with `used` bytes of frames takes.
+    pub(crate) fn seal_len_max(used: u64) -> u64 {
+        let entries = used / INDEX_STRIDE + 2;
+        (frame::HEADER_LEN + frame::STAMP_LEN) as u64 + entries * 8
+    }
+
+    /// The payload of this segment's seal: the time, then the sparse index.
+    pub(crate) fn encode_seal(&self, now_ms: u64) -> Vec<u8> {
+        let mut payload = now_ms.to_le_bytes().to_vec();
+        for (offset, pos) in &self.index.lock().entries {
+            // An entry that does not fit its 32 bits is left out; the index may always be incomplete.
+            if let (Ok(delta), Ok(place)) = (
+                u32::try_from(offset - self.base_offset()),
+                u32::try_from(pos / frame::ALIGN),
+            ) {
+                payload.extend_from_slice(&delta.to_le_bytes());
+                payload.extend_from_slice(&place.to_le_bytes());
+            }
+        }
+        payload
+    }
+}
+
+fn decode_seal(payload: &[u8], base: Offset) -> Vec<(Offset, u64)> {
+    let entries = payload.get(frame::STAMP_LEN..).unwrap_or_default();
+    entries
+        .chunks_exact(8)
+        .map(|e| (base + u64::from(u32_at(e, 0)), u64::from(u32_at(e, 4)) * frame::ALIGN))
+        .collect()
+}
+
+/// The time in a mark, a seal or a close.
+pub(crate) fn stamp(kind: Kind, payload: &[u8]) -> Option<u64> {
+    let stamped = matches!(kind, Kind::Mark | Kind::Seal | Kind::Close);
+    (stamped && payload.len() >= frame::STAMP_LEN).then(|| u64_at(payload, 0))
+}
