@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::codec::frame::{self, HEADER_LEN, Header, Kind};
 use crate::codec::meta::{self, Meta};
-use crate::codec::segment_header::{self, BLOCK_LEN, SegmentHeader};
+use crate::codec::segment_header::{self, SegmentHeader};
 use crate::codec::{LogId, cursor, slots};
 use crate::error::{Corruption, Damage, Error, FrameError, Result};
 use crate::log::open::examine_live;
@@ -161,7 +161,7 @@ impl Verification {
         let mut info = part.info()?;
         let failed = |e| Error::io("read", info.file.clone(), e);
         let file = part.segment.file()?;
-        let mut block = vec![0; BLOCK_LEN as usize];
+        let mut block = vec![0; segment_header::BLOCK];
         read_full_at(&*file, 0, &mut block).map_err(failed)?;
         if let Some(at) = segment_header::stray_bytes(&block) {
             self.stray(&info.file, at as u64);
@@ -292,7 +292,7 @@ fn remains(storage: &Arc<dyn Storage>, notes: &mut Vec<Note>) -> Result<Vec<Part
         let block = read(
             &**storage,
             &segment_header::file_name(base, generation),
-            BLOCK_LEN as usize,
+            segment_header::BLOCK,
         )?;
         let header = SegmentHeader::decode(&block).ok();
         headers.push(header.filter(|(h, _)| (h.generation, h.base_offset) == (generation, base)));

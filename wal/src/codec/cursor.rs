@@ -58,7 +58,6 @@ impl Cursor {
 
     fn value(&self) -> Vec<u8> {
         let mut bytes = vec![0; LEN];
-        put(&mut bytes, 12, &(LEN as u32).to_le_bytes());
         put(&mut bytes, 16, &self.log);
         put(&mut bytes, 32, &self.seq.to_le_bytes());
         put(&mut bytes, 40, &self.committed.to_le_bytes());

@@ -202,7 +202,7 @@ pub(crate) fn encode_control(
 
 /// Appends the zeros that follow a payload of `payload_len` bytes.
 pub(crate) fn pad(out: &mut Vec<u8>, payload_len: usize) {
-    const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
+    const ZEROS: [u8; 8] = [0; 8];
     let padding = (HEADER_LEN + payload_len).next_multiple_of(ZEROS.len()) - HEADER_LEN - payload_len;
     out.extend_from_slice(&ZEROS[..padding]);
 }
@@ -276,7 +276,7 @@ pub(crate) fn check_payload(header: &Header, payload: &[u8]) -> Result<(), Frame
 }
 
 /// The record with number `n` of a checked payload, and where the next one begins. `cursor` is that place, 0 for the first.
-pub(crate) fn record<'a>(count: u16, payload: &'a [u8], n: u16, cursor: usize) -> (&'a [u8], usize) {
+pub(crate) fn record(count: u16, payload: &[u8], n: u16, cursor: usize) -> (&[u8], usize) {
     if count == 1 {
         return (payload, payload.len());
     }

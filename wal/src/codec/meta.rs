@@ -43,7 +43,6 @@ impl Meta {
 
     fn value(&self) -> Vec<u8> {
         let mut bytes = vec![0; LEN];
-        put(&mut bytes, 12, &(LEN as u32).to_le_bytes());
         put(&mut bytes, 16, &self.log);
         put(&mut bytes, 32, &self.seq.to_le_bytes());
         put(&mut bytes, 40, &self.created_ms.to_le_bytes());

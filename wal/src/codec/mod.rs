@@ -93,6 +93,8 @@ fn bytes_of(all: &[u8], len: u32) -> Option<&[u8]> {
 pub(crate) fn finish_header(bytes: &mut [u8], magic: &[u8; 8], seed: u32) {
     put(bytes, 0, magic);
     put(bytes, 8, &FORMAT_VERSION.to_le_bytes());
+    let len = u32::try_from(bytes.len()).expect("headers are small");
+    put(bytes, 12, &len.to_le_bytes());
     let at = bytes.len() - 4;
     let crc = crc32(seed, &bytes[..at]);
     put(bytes, at, &crc.to_le_bytes());

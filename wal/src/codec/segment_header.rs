@@ -17,7 +17,9 @@ use super::{HeaderError, LogId, array_at, check_header, finish_header, newest, p
 use crate::offset::Offset;
 
 /// Bytes before the first frame.
-pub(crate) const BLOCK_LEN: u64 = 4096;
+pub(crate) const BLOCK_LEN: u64 = BLOCK as u64;
+/// The same, as a length in memory.
+pub(crate) const BLOCK: usize = 4096;
 const COPY_AT: usize = 2048;
 const LEN: usize = 128;
 const MAGIC: &[u8; 8] = b"WALSEG1\n";
@@ -47,7 +49,6 @@ pub(crate) struct SegmentHeader {
 impl SegmentHeader {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut copy = [0; LEN];
-        put(&mut copy, 12, &(LEN as u32).to_le_bytes());
         put(&mut copy, 16, &self.log);
         put(&mut copy, 32, &self.generation.to_le_bytes());
         put(&mut copy, 40, &self.base_offset.to_le_bytes());
@@ -60,7 +61,7 @@ impl SegmentHeader {
             put(&mut copy, 84, &u32::from(prev.cut).to_le_bytes());
         }
         finish_header(&mut copy, MAGIC, 0);
-        let mut block = vec![0; BLOCK_LEN as usize];
+        let mut block = vec![0; BLOCK];
         put(&mut block, 0, &copy);
         put(&mut block, COPY_AT, &copy);
         block
@@ -161,7 +162,10 @@ mod tests {
         let mut block = header().encode();
         block[8] = 2;
         block[COPY_AT + 8] = 2;
-        assert_eq!(SegmentHeader::decode(&block), Err(HeaderError::Version(2)));
+        assert_eq!(
+            SegmentHeader::decode(&block),
+            Err(HeaderError::Version { found: 2, sure: false })
+        );
     }
 
     #[test]

@@ -59,7 +59,10 @@ pub(crate) fn decode_file<T>(
                 Err(HeaderError::Damaged)
             }
         });
-        one_bad |= matches!(value, Err(HeaderError::Damaged));
+        one_bad |= matches!(
+            value,
+            Err(HeaderError::Damaged | HeaderError::Version { sure: false, .. })
+        );
         best = newest(best, value, &seq);
     }
     best.map(|value| (value, one_bad))

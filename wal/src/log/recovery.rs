@@ -388,7 +388,7 @@ impl Examination<'_> {
                 return Err(self.missing(segments.last(), expected, meta));
             }
             let path = self.path(&name);
-            let header = match SegmentHeader::decode(&self.read_file(&name, BLOCK_LEN as usize)?) {
+            let header = match SegmentHeader::decode(&self.read_file(&name, segment_header::BLOCK)?) {
                 Ok((header, one_bad)) => {
                     if one_bad {
                         self.note(

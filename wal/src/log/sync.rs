@@ -339,9 +339,8 @@ impl Log {
             return core;
         }
         if gap > 0 {
-            let zeros = [0; 2 * SECTOR as usize];
-            let len = usize::try_from(gap - header).expect("below two sectors");
-            core.stage_control(Kind::Pad, &zeros[..len]);
+            let zeros = vec![0; usize::try_from(gap - header).expect("below two sectors")];
+            core.stage_control(Kind::Pad, &zeros);
         }
         core.stage_control(Kind::Mark, &stamp);
         core.counters.marks += 1;

@@ -126,16 +126,14 @@ impl Segment {
     /// A place at or before the frame that holds `offset`, from where to walk. Reads the seal's index when first asked.
     pub(crate) fn seek(&self, offset: Offset) -> Result<(Offset, u64)> {
         let mut index = self.index.lock();
-        if !index.seal_read {
-            if let Some(end) = self.end() {
-                // A damaged seal only makes the walk longer; `verify` is who reports it.
-                if let Some(entries) = self.read_seal(&end)? {
-                    for (offset, pos) in entries {
-                        index.add(offset, pos);
-                    }
-                }
-                index.seal_read = true;
+        if !index.seal_read
+            && let Some(end) = self.end()
+        {
+            // A damaged seal only makes the walk longer; `verify` is who reports it.
+            for (offset, pos) in self.read_seal(&end)?.unwrap_or_default() {
+                index.add(offset, pos);
             }
+            index.seal_read = true;
         }
         let at = index.entries.partition_point(|e| e.0 <= offset);
         Ok(match at.checked_sub(1) {
