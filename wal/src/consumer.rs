@@ -537,7 +537,10 @@ impl Consumer {
     /// # Errors
     /// [`Error::OutOfRange`] where retention removed the next record; what the next call does then is the consumer's [`Reset`].
     /// [`Error::Corrupt`]; [`Error::Io`]; under `AtMostOnce` those of [`Consumer::commit`], and then no record was handed out.
-    #[allow(clippy::should_implement_trait)] // The record borrows from the reader, which `Iterator` cannot say.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the record borrows from the reader, which `Iterator` cannot say"
+    )]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         if !self.ready()? {
             return Ok(None);

@@ -198,7 +198,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// An I/O error with its place. A full disk has a variant of its own.
+    /// An I/O error with its place, for those who keep files of their own beside the log. A full disk has a variant of its own.
+    #[must_use]
+    pub fn from_io(op: &'static str, file: impl Into<String>, source: io::Error) -> Self {
+        Self::io(op, file, source)
+    }
+
     pub(crate) fn io(op: &'static str, file: impl Into<String>, source: io::Error) -> Self {
         let file = file.into();
         match source.kind() {

@@ -95,6 +95,13 @@ pub fn survey(storage: &Arc<dyn Storage>) -> Result<(RecoveryReport, Vec<Segment
     Ok((examined.report, infos))
 }
 
+/// The identity of the log in a directory; `None` where there is no log or it cannot be told.
+#[must_use]
+pub fn log_id(storage: &dyn Storage) -> Option<[u8; 16]> {
+    let file = read(storage, meta::FILE_NAME, slots::FILE_LEN).ok()?;
+    Meta::decode_file(&file).ok().map(|(meta, _)| meta.log)
+}
+
 /// Reads every byte of the log and of its consumers, goes on past damage, and lists all of it. Works beside a writer.
 ///
 /// # Errors
@@ -494,7 +501,10 @@ impl Survivors {
     ///
     /// # Errors
     /// [`Error::Io`].
-    #[allow(clippy::should_implement_trait)] // The record borrows from the reader, which `Iterator` cannot say.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the record borrows from the reader, which `Iterator` cannot say"
+    )]
     pub fn next(&mut self) -> Result<Option<Survivor<'_>>> {
         while self.frame.is_none() {
             let Some(sweep) = &mut self.sweep else {

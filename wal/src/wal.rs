@@ -17,7 +17,7 @@ use crate::log::open::Opened;
 use crate::log::reader::{Reader, Tail, Visible};
 use crate::log::retention::{Pin, RetentionReport};
 use crate::offset::Offset;
-use crate::options::{Durability, Options};
+use crate::options::{Durability, FsyncPolicy, Options};
 use crate::report::RecoveryReport;
 use crate::stats::Stats;
 use crate::storage::{FsStorage, Storage};
@@ -149,12 +149,33 @@ impl Wal {
         })
     }
 
+    /// Gives a record its offset, and leaves the rest to [`Ticket::wait_for`] with the same `durability`: without that call it may stay
+    /// in memory until somebody else appends or the log is closed. For callers that do something of their own in the order of
+    /// offsets before they wait; others want [`Wal::append_async`].
+    ///
+    /// # Errors
+    /// As [`Wal::append`].
+    pub fn sequence(&self, record: impl AsRef<[u8]>, durability: Durability) -> Result<Ticket> {
+        let payload = Payload::record(record.as_ref(), self.log().options.record_bytes_max)?;
+        let sequenced = self.log().stage(&payload, durability)?;
+        Ok(Ticket {
+            log: Arc::clone(self.log()),
+            sequenced,
+        })
+    }
+
     /// Makes everything appended so far durable. Returns the durable end.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Closed`], [`Error::NoSpace`].
     pub fn sync(&self) -> Result<Offset> {
         self.log().sync()
+    }
+
+    /// The log's identity, drawn at random when it was created.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        self.log().id()
     }
 
     /// The first retained offset.
@@ -328,6 +349,12 @@ impl Wal {
         backup::copy(self.log(), &self.shared.consumers, to)
     }
 
+    /// How appends are acknowledged that do not say.
+    #[must_use]
+    pub fn policy(&self) -> FsyncPolicy {
+        self.log().options.policy
+    }
+
     /// What opening found, or the last [`Wal::reopen`].
     #[must_use]
     pub fn report(&self) -> Arc<RecoveryReport> {
@@ -496,6 +523,12 @@ impl ReadOnlyWal {
         let cursors = self.log.refresh()?;
         self.consumers.load(cursors);
         Ok(self.durable_end())
+    }
+
+    /// As [`Wal::id`].
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        self.log.id()
     }
 
     /// The first retained offset.

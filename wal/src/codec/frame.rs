@@ -98,7 +98,10 @@ impl Seed {
     }
 
     /// For a given segment a bijection of the position, which is a multiple of 8 below 32 GiB.
-    #[allow(clippy::cast_possible_truncation)] // Positions above 32 GiB do not occur; wrapping there would still be a seed.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "positions stay below 32 GiB; wrapping would still be a seed"
+    )]
     fn at(self, pos: u64) -> u32 {
         self.0 ^ (pos >> 3) as u32
     }

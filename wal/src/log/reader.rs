@@ -238,7 +238,10 @@ impl Reader {
     /// # Errors
     /// [`Error::Corrupt`] at a damaged record: the reader stays before it, see [`Reader::skip_damage`]. [`Error::OutOfRange`]
     /// where retention has removed what comes next. [`Error::Io`].
-    #[allow(clippy::should_implement_trait)] // The record borrows from the reader, which `Iterator` cannot say.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the record borrows from the reader, which `Iterator` cannot say"
+    )]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         if !self.ready()? {
             return Ok(None);
@@ -475,7 +478,10 @@ impl Tail {
     ///
     /// # Errors
     /// As [`Reader::next`], and [`Error::Poisoned`] when the log has stopped and there is nothing more to read.
-    #[allow(clippy::should_implement_trait)] // The record borrows from the reader, which `Iterator` cannot say.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the record borrows from the reader, which `Iterator` cannot say"
+    )]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         self.reader.wait(None)?;
         self.reader.next()
