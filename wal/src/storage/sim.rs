@@ -1,1 +1,0 @@
-//! A deterministic disk for crash and fault tests.
