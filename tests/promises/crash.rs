@@ -8,7 +8,10 @@ use wal::{Durability, FsyncPolicy, Options, Wal};
 
 fn options(policy: FsyncPolicy) -> Options {
     // Marks come from a clock; here every run must be the same.
-    Options::new().policy(policy).segment_bytes(2048).mark_delay(Duration::from_secs(3600))
+    Options::new()
+        .policy(policy)
+        .segment_bytes(2048)
+        .mark_delay(Duration::from_secs(3600))
 }
 
 /// What the history knows when the power fails.
@@ -79,20 +82,39 @@ impl Oracle {
             .open_storage(Arc::new(image.clone()))
             .unwrap_or_else(|e| panic!("{what}: a crash stopped open: {e}"));
         let (start, end) = (log.start(), log.end());
-        assert!(end >= self.durable, "{what}: {} durable, {end} there, {:?}", self.durable, log.report());
-        assert!(end <= self.written.len() as u64, "{what}: a record that was never appended");
+        assert!(
+            end >= self.durable,
+            "{what}: {} durable, {end} there, {:?}",
+            self.durable,
+            log.report()
+        );
+        assert!(
+            end <= self.written.len() as u64,
+            "{what}: a record that was never appended"
+        );
         assert!(start <= self.floor, "{what}: removed what was to stay");
         let mut reader = log.range(start..end).unwrap();
         for offset in start..end {
-            let record = reader.next().unwrap().unwrap_or_else(|| panic!("{what}: a hole at {offset}"));
-            assert_eq!((record.offset, record.bytes), (offset, &self.written[offset as usize][..]), "{what}");
+            let record = reader
+                .next()
+                .unwrap()
+                .unwrap_or_else(|| panic!("{what}: a hole at {offset}"));
+            assert_eq!(
+                (record.offset, record.bytes),
+                (offset, &self.written[offset as usize][..]),
+                "{what}"
+            );
         }
         for batch in &self.batches {
             assert!(end <= batch.start || end >= batch.end, "{what}: half a batch");
         }
         if let Some(consumer) = log.consumers().first() {
             let legal = self.committed..=self.committing.max(self.committed);
-            assert!(legal.contains(&consumer.committed), "{what}: consumer at {}, {legal:?}", consumer.committed);
+            assert!(
+                legal.contains(&consumer.committed),
+                "{what}: consumer at {}, {legal:?}",
+                consumer.committed
+            );
             assert!(consumer.committed <= end, "{what}: consumer beyond the log");
             log.consumer("c").open().unwrap_or_else(|e| panic!("{what}: {e}"));
         } else {
@@ -100,7 +122,9 @@ impl Oracle {
         }
         assert_eq!(log.append(b"on").unwrap(), end, "{what}");
         log.close().unwrap();
-        let log = options(FsyncPolicy::Always).open_storage(Arc::new(image.clone())).unwrap();
+        let log = options(FsyncPolicy::Always)
+            .open_storage(Arc::new(image.clone()))
+            .unwrap();
         assert_eq!(log.read(end).unwrap(), b"on", "{what}");
     }
 }
@@ -144,7 +168,9 @@ fn recover_and_crash(oracle: &Oracle, image: &SimStorage, what: &str) -> u64 {
         disk.for_each_crash_image(16, at, |again| {
             images += 1;
             // What recovery itself appended may be there.
-            let log = options(FsyncPolicy::Os).open_read_only_storage(Arc::new(again.clone())).unwrap();
+            let log = options(FsyncPolicy::Os)
+                .open_read_only_storage(Arc::new(again.clone()))
+                .unwrap();
             let end = log.written_end();
             if end > oracle.durable && log.read(end - 1).is_ok_and(|r| r.is_empty()) {
                 oracle.written.truncate(end as usize - 1);
