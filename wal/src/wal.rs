@@ -216,7 +216,7 @@ impl Wal {
     /// # Errors
     /// As [`Reader::next`]; [`Error::OutOfRange`] outside of `start..durable_end`.
     pub fn read(&self, offset: Offset) -> Result<Vec<u8>> {
-        read(self.log(), offset)
+        Reader::read_one(self.log(), offset)
     }
 
     /// Reads durable records from `from` on, to the end as it is at each call.
@@ -554,7 +554,7 @@ impl ReadOnlyWal {
     /// # Errors
     /// As [`Wal::read`].
     pub fn read(&self, offset: Offset) -> Result<Vec<u8>> {
-        read(&self.log, offset)
+        Reader::read_one(&self.log, offset)
     }
 
     /// As [`Wal::reader`].
@@ -599,13 +599,5 @@ impl ReadOnlyWal {
     #[must_use]
     pub fn report(&self) -> Arc<RecoveryReport> {
         self.log.report()
-    }
-}
-
-fn read(log: &Arc<Log>, offset: Offset) -> Result<Vec<u8>> {
-    let mut reader = Reader::new(Arc::clone(log), offset, Visible::Durable)?;
-    match reader.next()? {
-        Some(record) => Ok(record.bytes.to_vec()),
-        None => Err(log.out_of_range(offset, Visible::Durable)),
     }
 }

@@ -9,8 +9,8 @@ use crate::codec::cursor::Anchor;
 use crate::codec::frame::{self, Header, Kind};
 use crate::error::{Corruption, Damage, Error, Result};
 use crate::offset::Offset;
-use crate::segment::Segment;
 use crate::segment::walk::{Step, Walk};
+use crate::segment::{INDEX_STRIDE, Segment};
 
 /// Which records a reader may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -123,6 +123,8 @@ pub struct Reader {
     mark: Mark,
     at: Option<At>,
     last: Option<(Offset, Anchor)>,
+    /// Whether it is to read one record only.
+    single: bool,
 }
 
 /// A place inside a segment.
@@ -130,6 +132,8 @@ pub struct Reader {
 struct At {
     segment: Arc<Segment>,
     walk: Walk,
+    /// The last place that was added to the segment's index.
+    noted: u64,
     /// The data frame whose records are being handed out, and how far.
     frame: Option<Open>,
 }
@@ -141,6 +145,16 @@ struct Open {
     /// Number of the next record in it, and where its bytes begin.
     n: u16,
     cursor: usize,
+}
+
+impl At {
+    /// Adds a place to the segment's index now and then, so that the next reader finds its way faster.
+    fn remember(&mut self, pos: u64, header: &Header) {
+        if header.kind == Kind::Data && pos - self.noted >= INDEX_STRIDE {
+            self.noted = pos;
+            self.segment.note(header.base_offset, pos);
+        }
+    }
 }
 
 impl Reader {
@@ -162,6 +176,17 @@ impl Reader {
             mark: Mark::default(),
             at: None,
             last: None,
+            single: false,
+        }
+    }
+
+    /// The one record at `offset`, copied out.
+    pub(crate) fn read_one(log: &Arc<Log>, offset: Offset) -> Result<Vec<u8>> {
+        let mut reader = Self::new(Arc::clone(log), offset, Visible::Durable)?;
+        reader.single = true;
+        match reader.next()? {
+            Some(record) => Ok(record.bytes.to_vec()),
+            None => Err(log.out_of_range(offset, Visible::Durable)),
         }
     }
 
@@ -290,6 +315,7 @@ impl Reader {
             let step = at.walk.step();
             match step.map_err(|e| Error::io("read", at.segment.path(), e))? {
                 Step::Frame { pos, header } => {
+                    at.remember(pos, &header);
                     if header.kind == Kind::Data && header.end_offset() > self.next {
                         let frame = open(at, pos, header, self.next)?;
                         at.frame = Some(frame);
@@ -351,10 +377,13 @@ impl Reader {
 
     fn enter(&self, segment: Arc<Segment>, mark: Mark) -> Result<At> {
         let (base, pos) = segment.seek(self.next)?;
-        let walk = Walk::from(segment.frames(limit(&segment, mark))?, pos, base);
+        let frames = segment.frames(limit(&segment, mark))?;
+        let frames = if self.single { frames.for_one_record() } else { frames };
+        let walk = Walk::from(frames, pos, base);
         Ok(At {
             segment,
             walk,
+            noted: pos,
             frame: None,
         })
     }

@@ -10,13 +10,17 @@ use crate::codec::frame::{self, HEADER_LEN, Header, Seed};
 use crate::error::FrameError;
 use crate::storage::{StorageFile, read_full_at};
 
+/// Bytes read at once when frames are walked through.
 const CHUNK: usize = 128 << 10;
+/// Bytes read at once when one record is wanted.
+const POINT_CHUNK: usize = 8 << 10;
 
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     file: Arc<dyn StorageFile>,
     seed: Seed,
     limit: u64,
+    chunk: usize,
     /// Bytes of the file from `start` on.
     buf: Vec<u8>,
     start: u64,
@@ -28,9 +32,16 @@ impl FrameReader {
             file,
             seed,
             limit,
+            chunk: CHUNK,
             buf: Vec::new(),
             start: 0,
         }
+    }
+
+    /// Reads ahead no more than one record is worth.
+    pub(crate) fn for_one_record(mut self) -> Self {
+        self.chunk = POINT_CHUNK;
+        self
     }
 
     pub(crate) fn limit(&self) -> u64 {
@@ -58,7 +69,7 @@ impl FrameReader {
         self.start = pos;
         let have = self.buf.len();
         let room = usize::try_from(self.limit.saturating_sub(pos)).unwrap_or(usize::MAX);
-        let want = len.max(CHUNK).min(room);
+        let want = len.max(self.chunk).min(room);
         if want > have {
             self.buf.resize(want, 0);
             let got = read_full_at(&*self.file, pos + have as u64, &mut self.buf[have..]);

@@ -20,7 +20,7 @@ use crate::storage::{Access, Storage, StorageFile};
 use frames::FrameReader;
 
 /// Distance between two entries of the sparse index: what a random read may have to walk.
-const INDEX_STRIDE: u64 = 32 << 10;
+pub(crate) const INDEX_STRIDE: u64 = 8 << 10;
 
 /// Where a segment ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
