@@ -1,5 +1,7 @@
 //! An embedded key-value store whose source of truth is a write-ahead log.
 
+#![cfg_attr(test, allow(clippy::cast_possible_truncation, reason = "figures in tests are small"))]
+
 mod batch;
 mod checkpoint;
 mod command;

@@ -1,5 +1,7 @@
 //! A segmented append-only log that tells rot from a torn write, with durable named consumers.
 
+#![cfg_attr(test, allow(clippy::cast_possible_truncation, reason = "figures in tests are small"))]
+
 mod backup;
 pub mod clock;
 mod codec;

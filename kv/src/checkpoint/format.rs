@@ -186,6 +186,9 @@ impl BlockBuilder {
     }
 }
 
+/// A key and its value.
+pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
+
 /// The header of a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockHeader {
@@ -223,7 +226,7 @@ impl BlockHeader {
     }
 
     /// Checks the payload and hands out its entries in order.
-    pub(crate) fn entries<'a>(&self, payload: &'a [u8]) -> Result<Vec<(&'a [u8], &'a [u8])>, FormatError> {
+    pub(crate) fn entries<'a>(&self, payload: &'a [u8]) -> Result<Vec<Pair<'a>>, FormatError> {
         if digest(self.seed, payload) != self.digest {
             return Err(FormatError::Damaged("the digest of a block is wrong"));
         }
