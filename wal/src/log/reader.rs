@@ -148,6 +148,12 @@ struct Open {
 }
 
 impl At {
+    /// Whether all records of the segment were passed, and there is a next one.
+    fn is_read_out(&self, mark: Mark) -> bool {
+        let end = self.segment.end().map_or(Offset::MAX, |end| end.offset);
+        self.segment.generation() < mark.generation && self.walk.expected >= end
+    }
+
     /// Adds a place to the segment's index now and then, so that the next reader finds its way faster.
     fn remember(&mut self, pos: u64, header: &Header) {
         if header.kind == Kind::Data && pos - self.noted >= INDEX_STRIDE {
@@ -321,15 +327,9 @@ impl Reader {
                         at.frame = Some(frame);
                     }
                 }
-                Step::End => {
-                    let ended = at.segment.generation() < mark.generation;
-                    if ended && at.walk.expected >= at.segment.end().map_or(0, |e| e.offset) {
-                        self.enter_next()?;
-                    } else {
-                        let damage = Damage::LostTail;
-                        return Err(self.corruption(damage));
-                    }
-                }
+                // Behind the last record of a segment only control frames can be damaged, and they carry none.
+                Step::End | Step::Bad(_) if at.is_read_out(mark) => self.enter_next()?,
+                Step::End => return Err(self.corruption(Damage::LostTail)),
                 Step::Bad(damage) => {
                     let error = self.corruption(damage);
                     let Some(at) = &mut self.at else { return Err(error) };
