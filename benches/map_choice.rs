@@ -1,6 +1,7 @@
 //! Which map the store keeps: the copy-on-write B+-tree beside the standard library's map and two from well-kept crates. What came of it is in
 //! `kv/docs/map.md`. `KEYS` in the environment sets how many keys there are.
 
+#[allow(dead_code, reason = "each bench uses some of it")]
 mod common;
 
 /// The store's own, which is private to it.

@@ -58,3 +58,8 @@ pub use store::{Store, Swap, Update};
 pub use typed::Typed;
 pub use verify::{CheckpointInfo, Fold, Verification, verify};
 pub use wal::{Durability, FsyncPolicy, Offset};
+
+/// The examples in the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

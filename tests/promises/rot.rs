@@ -192,7 +192,8 @@ fn l4_what_is_whole_can_be_read_up_to_and_beyond_damage() {
             Survivor::Lost(finding) => lost.push(finding.lost),
         }
     }
-    assert_eq!((whole, lost), (records.len() - 1, vec![5..6]));
+    assert_eq!(whole, records.len() - 1);
+    assert_eq!((lost.len(), &lost[0]), (1, &(5..6)));
 }
 
 #[test]
@@ -238,14 +239,12 @@ fn l5_swapped_copied_renamed_removed_and_foreign_files_are_noticed() {
         &disk.read_file(&names[2]).unwrap(),
     );
     check(renamed, "a copy under a later name");
-    for name in ["log.meta"] {
-        let foreign = disk.fork();
-        foreign.write_file(name, &other.read_file(name).unwrap());
-        check(foreign, "the meta file of another log");
-        let gone = disk.fork();
-        gone.remove_file(name);
-        check(gone, "no meta file");
-    }
+    let foreign = disk.fork();
+    foreign.write_file("log.meta", &other.read_file("log.meta").unwrap());
+    check(foreign, "the meta file of another log");
+    let gone = disk.fork();
+    gone.remove_file("log.meta");
+    check(gone, "no meta file");
 }
 
 #[test]
