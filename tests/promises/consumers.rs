@@ -124,6 +124,21 @@ fn l10_a_lost_or_exchanged_position_is_told_and_never_taken_for_another() {
     log.reset_consumer("c", 40).unwrap();
     assert_eq!(log.consumer("c").open_existing().unwrap().committed(), 40);
     drop(log);
+    // Gone.
+    let hurt = disk.fork();
+    hurt.remove_file(&name);
+    assert!(!super::verify(&hurt).is_clean());
+    let log = open(&hurt);
+    assert!(matches!(log.consumer("c").open(), Err(Error::ConsumerDamaged { .. })));
+    assert_eq!(log.remove_before(90).unwrap().segments_removed, 0);
+    log.remove_consumer("c").unwrap();
+    assert_eq!(
+        log.consumer("c").open().unwrap().committed(),
+        0,
+        "forgotten by name, it may begin anew"
+    );
+    drop(log);
+    assert!(open(&hurt).consumers()[0].damaged.is_none());
     // Another log's, under the right name.
     let (other, log) = filled(100);
     let mut consumer = log.consumer("c").open().unwrap();

@@ -4,14 +4,14 @@
 //! commit ([`Delivery::AtLeastOnce`]), or commit, then handle ([`Delivery::AtMostOnce`]). A committed offset is written only
 //! when everything below it is durable, so a consumer's file is a witness: a log that ends before it has lost data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
 use crate::codec::cursor::{self, Anchor, Cursor, NAME_MAX};
-use crate::codec::slots;
+use crate::codec::{registry, slots};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::log::reader::{Reader, Record, Visible};
@@ -198,10 +198,20 @@ impl Consumers {
             let cursor = registered.state.lock().cursor.clone();
             files.push((cursor::file_name(&cursor.name), cursor.encode_file()));
         }
+        let names: Vec<_> = files
+            .iter()
+            .map(|(name, _)| name.clone())
+            .chain(known.damaged.keys().cloned())
+            .collect();
+        let list = registry::encode(&self.log.id(), names.iter().map(String::as_str));
+        files.push((registry::FILE_NAME.to_owned(), list));
         for name in known.damaged.keys() {
             let mut bytes = vec![0; slots::FILE_LEN];
-            let file = self.log.storage.open(name, Access::Read);
-            let file = file.map_err(|e| Error::io("open", self.log.path(name), e))?;
+            let file = match self.log.storage.open(name, Access::Read) {
+                // Lost here, and told as lost there.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                other => other.map_err(|e| Error::io("open", self.log.path(name), e))?,
+            };
             read_full_at(&*file, 0, &mut bytes).map_err(|e| Error::io("read", self.log.path(name), e))?;
             files.push((name.clone(), bytes));
         }
@@ -255,8 +265,23 @@ impl Consumers {
         // Pinned before it exists on disk, so that retention cannot come between.
         let registered = self.register(cursor.clone());
         self.write_file(&cursor)?;
+        self.write_registry(&known, Some(&cursor::file_name(&cursor.name)), None)?;
         known.by_name.insert(options.name.clone(), Arc::clone(&registered));
         Ok(registered)
+    }
+
+    /// Writes down which consumers there are: those known, with one more or one less. A consumer's file comes before its name in here, and
+    /// its name goes before its file: a name without a file is a loss, and told.
+    fn write_registry(&self, known: &Known, with: Option<&str>, without: Option<&str>) -> Result<()> {
+        let sound = known.by_name.keys().map(|name| cursor::file_name(name));
+        let mut files: BTreeSet<String> = sound.chain(known.damaged.keys().cloned()).collect();
+        files.extend(with.map(str::to_owned));
+        if let Some(without) = without {
+            files.remove(without);
+        }
+        let bytes = registry::encode(&self.log.id(), files.iter().map(String::as_str));
+        let written = replace_file(&*self.log.storage, registry::FILE_NAME, &bytes);
+        written.map_err(|e| Error::io("write", self.log.path(registry::FILE_NAME), e))
     }
 
     fn write_file(&self, cursor: &Cursor) -> Result<()> {
@@ -303,6 +328,7 @@ impl Consumers {
         cursor.seq += 1;
         let registered = self.register(cursor.clone());
         self.write_file(&cursor)?;
+        self.write_registry(&known, Some(&file), None)?;
         known.damaged.remove(&file);
         known.by_name.insert(name.to_owned(), registered);
         Ok(())
@@ -323,8 +349,14 @@ impl Consumers {
         if self.log.is_closed() {
             return Err(Error::Closed);
         }
+        self.write_registry(&known, None, Some(&file))?;
         let storage = &*self.log.storage;
-        let removed = storage.remove(&file).and_then(|()| storage.sync_dir());
+        let removed = match storage.remove(&file) {
+            // The file of a damaged consumer may be what was lost.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        let removed = removed.and_then(|()| storage.sync_dir());
         removed.map_err(|e| Error::io("remove", self.log.path(&file), e))?;
         known.damaged.remove(&file);
         known.by_name.remove(name);

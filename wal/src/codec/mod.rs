@@ -5,6 +5,7 @@
 pub(crate) mod cursor;
 pub(crate) mod frame;
 pub(crate) mod meta;
+pub(crate) mod registry;
 pub(crate) mod segment_header;
 pub(crate) mod slots;
 

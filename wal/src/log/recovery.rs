@@ -11,7 +11,7 @@ use crate::codec::cursor::{self, Cursor};
 use crate::codec::frame::{CLOSE_LEN, HEADER_LEN, Kind};
 use crate::codec::meta::{self, Meta};
 use crate::codec::segment_header::{self, BLOCK_LEN, Pin, SegmentHeader};
-use crate::codec::{FORMAT_VERSION, HeaderError, slots};
+use crate::codec::{FORMAT_VERSION, HeaderError, registry, slots};
 use crate::error::{Corruption, Damage, Error, FrameError, Result, Witness};
 use crate::offset::Offset;
 use crate::report::{Cut, Note, RecoveryReport, TornEvidence};
@@ -73,6 +73,7 @@ struct Listing {
     has_meta: bool,
     segments: Vec<(u64, Offset)>,
     cursors: Vec<String>,
+    has_registry: bool,
     tmp: Vec<String>,
     foreign: Vec<String>,
 }
@@ -97,6 +98,8 @@ fn list(storage: &dyn Storage) -> Result<Listing> {
             listing.segments.push((generation, base));
         } else if cursor::is_file_name(&name) {
             listing.cursors.push(name);
+        } else if name == registry::FILE_NAME {
+            listing.has_registry = true;
         } else if is_temporary(&name) {
             listing.tmp.push(name);
         } else if name != LOCK_FILE {
@@ -111,7 +114,10 @@ fn list(storage: &dyn Storage) -> Result<Listing> {
 /// Whether a name is that of a file of this crate that was being made. Other people's `*.tmp` files are theirs.
 fn is_temporary(name: &str) -> bool {
     name.strip_suffix(".tmp").is_some_and(|name| {
-        name == meta::FILE_NAME || segment_header::parse_file_name(name).is_some() || cursor::is_file_name(name)
+        name == meta::FILE_NAME
+            || name == registry::FILE_NAME
+            || segment_header::parse_file_name(name).is_some()
+            || cursor::is_file_name(name)
     })
 }
 
@@ -177,7 +183,10 @@ struct Stop {
 impl Examination<'_> {
     fn run(mut self, listing: &Listing, known_durable: Offset) -> Result<Contents> {
         let meta = self.read_meta()?;
-        let cursors = self.read_cursors(&listing.cursors, &meta)?;
+        let mut cursors = self.read_cursors(&listing.cursors, &meta)?;
+        if listing.has_registry {
+            cursors.extend(self.missing_cursors(&listing.cursors, &meta)?);
+        }
         let segments = self.read_headers(listing, &meta)?;
         let Some(last) = segments.last() else {
             return self.unborn(meta, cursors, known_durable);
@@ -309,7 +318,10 @@ impl Examination<'_> {
     fn read_file(&self, name: &str, len: usize) -> Result<Vec<u8>> {
         let file = self.storage.open(name, Access::Read);
         let file = file.map_err(|e| Error::io("open", self.path(name), e))?;
-        let mut bytes = vec![0; len];
+        let there = file
+            .len()
+            .map_err(|e| Error::io("read the length of", self.path(name), e))?;
+        let mut bytes = vec![0; usize::try_from(there).map_or(len, |there| there.min(len))];
         let got = read_full_at(&*file, 0, &mut bytes).map_err(|e| Error::io("read", self.path(name), e))?;
         bytes.truncate(got);
         Ok(bytes)
@@ -372,6 +384,43 @@ impl Examination<'_> {
             });
         }
         Ok(cursors)
+    }
+
+    /// Consumers that are registered and have no file: their positions are lost, and must not be taken for new ones.
+    fn missing_cursors(&mut self, there: &[String], meta: &Meta) -> Result<Vec<CursorFile>> {
+        let path = self.path(registry::FILE_NAME);
+        let bytes = match self.read_file(registry::FILE_NAME, registry::LEN_MAX) {
+            Ok(bytes) => bytes,
+            // Replaced meanwhile by a writer.
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(e),
+        };
+        let registered = match registry::decode(&bytes) {
+            Ok((log, files)) if log == meta.log => files,
+            Err(HeaderError::Version { found, sure: true }) => return Err(unsupported(path, found)),
+            Ok(_) | Err(_) => {
+                self.note(
+                    path,
+                    0,
+                    "the list of consumers is damaged or of another log; it is made anew with the next consumer",
+                );
+                return Ok(Vec::new());
+            }
+        };
+        let mut missing = Vec::new();
+        for file in registered.into_iter().filter(|file| !there.contains(file)) {
+            let reason = "its file is missing".to_owned();
+            self.note(
+                self.path(&file),
+                0,
+                format!("the position of this consumer is lost: {reason}"),
+            );
+            missing.push(CursorFile {
+                file,
+                cursor: Err(reason),
+            });
+        }
+        Ok(missing)
     }
 
     /// Reads the headers of all segments from the start on, and checks that they are the ones that must be there.
