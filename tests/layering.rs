@@ -41,3 +41,52 @@ fn only_the_real_storage_touches_the_file_system() {
         }
     }
 }
+
+#[test]
+fn no_layer_of_the_log_uses_one_above_it() {
+    const DATA: &[&str] = &["offset", "error", "options", "report", "clock", "stats"];
+    let layers: &[(&str, &[&str])] = &[
+        ("codec", &[]),
+        ("storage", &[]),
+        ("segment", &["codec", "storage"]),
+        ("log", &["codec", "storage", "segment"]),
+        ("consumer", &["codec", "storage", "log"]),
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("wal/src");
+    let mut checked = 0;
+    for (path, text) in sources("wal/src") {
+        let inside = path.strip_prefix(&root).unwrap();
+        let layer = inside
+            .components()
+            .next()
+            .unwrap()
+            .as_os_str()
+            .to_str()
+            .unwrap()
+            .trim_end_matches(".rs");
+        let allowed: Vec<&str> = match layers.iter().find(|(name, _)| *name == layer) {
+            Some((name, below)) => below.iter().chain(DATA).chain([name]).copied().collect(),
+            // Plain data knows plain data, and the formats' own limits.
+            None if DATA.contains(&layer) => DATA.iter().chain(&["codec"]).copied().collect(),
+            None => continue,
+        };
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for used in code
+            .lines()
+            .filter(|l| !l.trim().starts_with("//"))
+            .flat_map(|l| l.split("crate::").skip(1))
+        {
+            let name: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            // Types are re-exported at the top; modules are what layers are.
+            if name.starts_with(char::is_lowercase) {
+                assert!(
+                    allowed.contains(&name.as_str()),
+                    "{}: {layer} uses {name}",
+                    inside.display()
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 50, "{checked}");
+}

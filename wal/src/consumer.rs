@@ -18,21 +18,11 @@ use crate::log::reader::{Reader, Record, Visible};
 use crate::log::recovery::CursorFile;
 use crate::log::retention::Pin;
 use crate::offset::Offset;
+use crate::options::{Delivery, Reset};
 use crate::storage::{Access, StorageFile, read_full_at, replace_file, write_all_at};
 
 /// How long a lazy commit may wait to be written.
 const LAZY_DELAY: Duration = Duration::from_millis(200);
-
-/// What a crash does to a record that was being handled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Delivery {
-    /// Commit after the work: a crash repeats at most what was not committed, and skips nothing.
-    #[default]
-    AtLeastOnce,
-    /// The offset is committed, durably, before a record is handed out: a crash skips at most what was handed out last, and
-    /// repeats nothing.
-    AtMostOnce,
-}
 
 /// Where a new consumer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,18 +34,6 @@ pub enum Start {
     Latest,
     /// At this offset, which must be in the log.
     At(Offset),
-}
-
-/// What a consumer does when retention has removed its next record, after the error has been returned once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Reset {
-    /// Every read fails until [`Consumer::seek`].
-    #[default]
-    Fail,
-    /// Goes on at the first retained record.
-    Earliest,
-    /// Goes on at the durable end.
-    Latest,
 }
 
 /// A consumer as listed.

@@ -49,12 +49,12 @@ pub mod manual {
 }
 
 pub use codec::FORMAT_VERSION;
-pub use consumer::{Consumer, ConsumerInfo, ConsumerOptions, Delivery, Reset, Start};
+pub use consumer::{Consumer, ConsumerInfo, ConsumerOptions, Start};
 pub use error::{Corruption, Damage, Error, FrameError, Result, Witness};
 pub use log::reader::{Reader, Record, Tail, Visible};
 pub use log::retention::{Pin, RetentionReport};
 pub use offset::Offset;
-pub use options::{Durability, FsyncPolicy, Options, Retention, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+pub use options::{Delivery, Durability, FsyncPolicy, Options, Reset, Retention, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use report::{Cut, Note, RecoveryReport, TornEvidence};
 pub use stats::Stats;
 pub use wal::{ReadOnlyWal, Ticket, Wal};

@@ -1,6 +1,5 @@
 //! What can be chosen when a log is opened. Options may change from one run to the next; none is stored.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +7,6 @@ use crate::clock::{Clock, SystemClock};
 use crate::codec::frame;
 use crate::error::{Error, Result};
 use crate::offset::Offset;
-use crate::storage::{FsStorage, Storage};
-use crate::wal::{ReadOnlyWal, Wal};
 
 /// When an append is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +73,30 @@ pub struct Retention {
     pub lag_age_max: Option<Duration>,
 }
 
-/// Builds a [`Wal`].
+/// What a crash does to a record that was being handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Delivery {
+    /// Commit after the work: a crash repeats at most what was not committed, and skips nothing.
+    #[default]
+    AtLeastOnce,
+    /// The offset is committed, durably, before a record is handed out: a crash skips at most what was handed out last, and
+    /// repeats nothing.
+    AtMostOnce,
+}
+
+/// What a consumer does when retention has removed its next record, after the error has been returned once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Reset {
+    /// Every read fails until [`crate::Consumer::seek`].
+    #[default]
+    Fail,
+    /// Goes on at the first retained record.
+    Earliest,
+    /// Goes on at the durable end.
+    Latest,
+}
+
+/// Builds a [`crate::Wal`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?; let path = dir.path().join("log");
@@ -184,36 +204,8 @@ impl Options {
         self
     }
 
-    /// Opens the log in the directory `dir` for appending, recovering it where it was not closed in order.
-    ///
-    /// # Errors
-    /// [`Error::Locked`] where another writer has it; [`Error::Corrupt`] where durable data is damaged, with nothing
-    /// changed; [`Error::NotFound`], [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::InvalidOption`], [`Error::Io`].
-    pub fn open(self, dir: impl AsRef<Path>) -> Result<Wal> {
-        self.open_storage(Arc::new(FsStorage::new(dir.as_ref())))
-    }
-
-    /// As [`Options::open`], on a storage of the caller's.
-    pub fn open_storage(self, storage: Arc<dyn Storage>) -> Result<Wal> {
-        self.check()?;
-        Wal::open_with(storage, self)
-    }
-
-    /// Opens for reading only: takes no lock, writes nothing, works beside a live writer and on a read-only file system.
-    ///
-    /// # Errors
-    /// As [`Options::open`], without `Locked`.
-    pub fn open_read_only(self, dir: impl AsRef<Path>) -> Result<ReadOnlyWal> {
-        self.open_read_only_storage(Arc::new(FsStorage::new(dir.as_ref())))
-    }
-
-    /// As [`Options::open_read_only`], on a storage of the caller's.
-    pub fn open_read_only_storage(self, storage: Arc<dyn Storage>) -> Result<ReadOnlyWal> {
-        self.check()?;
-        ReadOnlyWal::open_with(storage, self)
-    }
-
-    fn check(&self) -> Result<()> {
+    /// Whether the options are in range and agree with each other.
+    pub(crate) fn check(&self) -> Result<()> {
         let outside = |option, value: u64, low: u64, high: u64| {
             if (low..=high).contains(&value) {
                 Ok(())

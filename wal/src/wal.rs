@@ -22,6 +22,37 @@ use crate::report::RecoveryReport;
 use crate::stats::Stats;
 use crate::storage::{FsStorage, Storage};
 
+impl Options {
+    /// Opens the log in the directory `dir` for appending, recovering it where it was not closed in order.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where another writer has it; [`Error::Corrupt`] where durable data is damaged, with nothing
+    /// changed; [`Error::NotFound`], [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::InvalidOption`], [`Error::Io`].
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Wal> {
+        self.open_storage(Arc::new(FsStorage::new(dir.as_ref())))
+    }
+
+    /// As [`Options::open`], on a storage of the caller's.
+    pub fn open_storage(self, storage: Arc<dyn Storage>) -> Result<Wal> {
+        self.check()?;
+        Wal::open_with(storage, self)
+    }
+
+    /// Opens for reading only: takes no lock, writes nothing, works beside a live writer and on a read-only file system.
+    ///
+    /// # Errors
+    /// As [`Options::open`], without `Locked`.
+    pub fn open_read_only(self, dir: impl AsRef<Path>) -> Result<ReadOnlyWal> {
+        self.open_read_only_storage(Arc::new(FsStorage::new(dir.as_ref())))
+    }
+
+    /// As [`Options::open_read_only`], on a storage of the caller's.
+    pub fn open_read_only_storage(self, storage: Arc<dyn Storage>) -> Result<ReadOnlyWal> {
+        self.check()?;
+        ReadOnlyWal::open_with(storage, self)
+    }
+}
+
 /// A log, open for appending.
 ///
 /// Cheap to clone and to share between threads: all clones are one log. [`Wal::close`] ends it in order; dropping the last clone does the

@@ -15,8 +15,9 @@
 //! ```
 
 use super::{HeaderError, LogId, array_at, check_header, finish_header, put, slots, u32_at, u64_at};
-use crate::consumer::{Delivery, Reset};
+
 use crate::offset::Offset;
+use crate::options::{Delivery, Reset};
 
 /// Length of the value.
 pub(crate) const LEN: usize = 512;
