@@ -198,3 +198,25 @@ fn l7_options_out_of_range_are_told_at_open_and_nothing_is_created() {
     assert!(matches!(options().open(&other), Err(Error::NotALog { .. })));
     assert_eq!(std::fs::read_dir(&other).unwrap().count(), 1);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn l7_a_log_of_many_segments_needs_few_open_files() {
+    let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let small = || options().segment_bytes(1024).policy(FsyncPolicy::Os);
+    let log = small().open(&path).unwrap();
+    for n in 0..400u32 {
+        log.append(n.to_le_bytes().repeat(200)).unwrap();
+    }
+    assert!(log.stats().segments >= 400);
+    log.sync().unwrap();
+    assert_eq!(read_all(&log, 0).unwrap().len(), 400);
+    log.close().unwrap();
+    drop(log);
+    let log = small().open(&path).unwrap();
+    assert_eq!(read_all(&log, 0).unwrap().len(), 400);
+    // Other tests of this process have files open, too.
+    assert!(open_files() < 350, "{}", open_files());
+}

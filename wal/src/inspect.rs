@@ -16,6 +16,7 @@ use crate::log::recovery::Examined;
 use crate::offset::Offset;
 use crate::report::{Cut, Note, RecoveryReport};
 use crate::segment::Segment;
+use crate::segment::files::Files;
 use crate::segment::walk::{Step, Walk};
 use crate::storage::{Access, Storage, read_full_at};
 
@@ -310,6 +311,7 @@ fn remains(storage: &Arc<dyn Storage>, notes: &mut Vec<Note>) -> Result<Vec<Part
         Err(_) => (headers.iter().flatten().map(|(h, _)| h.log).next(), 0),
     };
     let Some(log) = log else { return Ok(Vec::new()) };
+    let files = Arc::new(Files::new(Arc::clone(storage)));
     let mut parts: Vec<Part> = Vec::new();
     for ((base, generation), header) in places.into_iter().zip(headers) {
         if generation < start_gen {
@@ -342,7 +344,7 @@ fn remains(storage: &Arc<dyn Storage>, notes: &mut Vec<Note>) -> Result<Vec<Part
             before.end = Some(base);
         }
         // Frames are read with the seed of the log, whatever the header says: foreign ones fail.
-        let segment = Arc::new(Segment::new(Arc::clone(storage), SegmentHeader { log, ..header }));
+        let segment = Arc::new(Segment::new(&files, SegmentHeader { log, ..header }));
         let len = segment
             .file()?
             .len()

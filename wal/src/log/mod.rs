@@ -41,6 +41,7 @@ use crate::offset::Offset;
 use crate::options::Options;
 use crate::report::RecoveryReport;
 use crate::segment::Segment;
+use crate::segment::files::Files;
 use crate::stats::Counters;
 use crate::storage::{Storage, StorageFile, StorageLock};
 
@@ -55,6 +56,7 @@ pub(crate) struct Mark {
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) storage: Arc<dyn Storage>,
+    files: Arc<Files>,
     pub(crate) options: Options,
     pub(crate) epoch: Epoch,
     core: Mutex<Core>,

@@ -86,6 +86,7 @@ impl Log {
             meta_file: Mutex::new(file),
             pins: retention::Pins::default(),
             lock: Mutex::new(lock),
+            files: examined.files,
             storage,
             options,
         };
@@ -357,9 +358,11 @@ fn core(storage: &Arc<dyn Storage>, examined: &Examined, writable: bool) -> Resu
 
 /// Goes on in the segment of a log that was closed in order: its last frame is the close, and nothing was ever written behind it.
 fn carry_on(storage: &dyn Storage, last: &Arc<Segment>, tail: &Tail) -> Result<ActiveSegment> {
+    let file = recovery::open_for_writing(storage, last)?;
+    last.set_file(&file);
     Ok(ActiveSegment {
         segment: Arc::clone(last),
-        file: recovery::open_for_writing(storage, last)?,
+        file,
         pos: tail.end.pin.end_pos,
         reserved: tail.file_len,
         last_pos: tail.end.pin.last_pos,

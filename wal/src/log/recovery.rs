@@ -15,6 +15,7 @@ use crate::codec::{FORMAT_VERSION, HeaderError, registry, slots};
 use crate::error::{Corruption, Damage, Error, FrameError, Result, Witness};
 use crate::offset::Offset;
 use crate::report::{Cut, Note, RecoveryReport, TornEvidence};
+use crate::segment::files::Files;
 use crate::segment::walk::{Headers, Step, Walk};
 use crate::segment::{Segment, SegmentEnd};
 use crate::storage::{Access, Storage, StorageFile, read_full_at};
@@ -37,6 +38,7 @@ pub(crate) enum Contents {
 #[derive(Debug)]
 pub(crate) struct Examined {
     pub(crate) meta: Meta,
+    pub(crate) files: Arc<Files>,
     /// By generation. All but the last have their end set.
     pub(crate) segments: Vec<Arc<Segment>>,
     /// How the last of them ends; `None` where there is none.
@@ -129,6 +131,7 @@ pub(crate) fn examine(storage: &Arc<dyn Storage>, known_durable: Offset) -> Resu
     }
     Examination {
         storage,
+        files: Arc::new(Files::new(Arc::clone(storage))),
         report: RecoveryReport::default(),
         leftovers: listing.tmp.clone(),
     }
@@ -165,6 +168,7 @@ fn without_meta(storage: &dyn Storage, listing: Listing) -> Result<Contents> {
 
 struct Examination<'a> {
     storage: &'a Arc<dyn Storage>,
+    files: Arc<Files>,
     report: RecoveryReport,
     leftovers: Vec<String>,
 }
@@ -250,6 +254,7 @@ impl Examination<'_> {
         self.report.segments = segments.len();
         Ok(Contents::Log(Box::new(Examined {
             meta,
+            files: self.files,
             segments,
             tail: Some(Tail {
                 closed: stop.closed,
@@ -286,6 +291,7 @@ impl Examination<'_> {
         self.report.proven_end = meta.start_offset;
         Ok(Contents::Log(Box::new(Examined {
             meta,
+            files: self.files,
             segments: Vec::new(),
             tail: None,
             cursors,
@@ -471,7 +477,7 @@ impl Examination<'_> {
             if let Some(why) = foreign {
                 return Err(self.corruption(path, 0, base, Damage::Foreign(why), None));
             }
-            segments.push(Arc::new(Segment::new(Arc::clone(self.storage), header)));
+            segments.push(Arc::new(Segment::new(&self.files, header)));
         }
         let newest = segments.last().map_or(0, |s| s.generation());
         if newest < meta.newest_gen {

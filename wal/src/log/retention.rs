@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -97,7 +98,7 @@ impl Log {
         // One at a time, and no new pin is taken below what is being removed.
         let mut held = self.pins.held.lock();
         let segments = self.segments();
-        let plan = self.plan(&segments, &held, floor)?;
+        let plan = self.plan(&segments, &held, floor);
         let mut report = RetentionReport {
             held_by: plan.held_by,
             ..RetentionReport::default()
@@ -177,10 +178,14 @@ impl Log {
         Ok(())
     }
 
-    fn plan(&self, segments: &[Arc<Segment>], held: &Held, floor: Option<Offset>) -> Result<Plan> {
+    fn plan(&self, segments: &[Arc<Segment>], held: &Held, floor: Option<Offset>) -> Plan {
         let retention = self.options.retention;
         let durable_end = self.durable().offset;
-        let sizes: Vec<u64> = segments.iter().map(|s| self.size(s)).collect::<Result<_>>()?;
+        // What the active one takes is not known without asking the disk, and it stays anyway.
+        let sizes: Vec<u64> = segments
+            .iter()
+            .map(|s| s.end().map_or(0, |end| end.pin.end_pos))
+            .collect();
         let mut plan = Plan {
             remove: 0,
             sizes,
@@ -190,9 +195,9 @@ impl Log {
         // The last one always stays: it is the memory of the next offset.
         for (at, segment) in segments.iter().enumerate().take(segments.len().saturating_sub(1)) {
             let Some(end) = segment.end() else { break };
-            let age = self.age_ms(segments, at);
+            let aged = |max: Duration| self.age_ms(segments, at) > millis(max);
             let too_much = retention.bytes_max.is_some_and(|max| left > max);
-            let too_old = retention.age_max.is_some_and(|max| age > millis(max));
+            let too_old = retention.age_max.is_some_and(aged);
             let below = floor.is_some_and(|floor| end.offset <= floor);
             if !(too_much || too_old || below) {
                 break;
@@ -203,7 +208,7 @@ impl Log {
                     .lag_records_max
                     .is_some_and(|max| durable_end - end.offset.min(durable_end) >= max)
                     || retention.lag_bytes_max.is_some_and(|max| behind >= max)
-                    || retention.lag_age_max.is_some_and(|max| age > millis(max));
+                    || retention.lag_age_max.is_some_and(aged);
                 pin.floor < end.offset && !(pin.bounded && lags_too_far)
             };
             if let Some(pin) = held.pins.values().find(holds) {
@@ -213,14 +218,7 @@ impl Log {
             left = behind;
             plan.remove = at + 1;
         }
-        Ok(plan)
-    }
-
-    fn size(&self, segment: &Segment) -> Result<u64> {
-        segment
-            .file()?
-            .len()
-            .map_err(|e| Error::io("read the length of", segment.path(), e))
+        plan
     }
 
     /// How old the newest record of a sealed segment is at least, in milliseconds.

@@ -88,6 +88,7 @@ impl Log {
         let pin = active.pin(false);
         let (segment, file) = (Arc::clone(&active.segment), Arc::clone(&active.file));
         segment.set_end(SegmentEnd { offset: next, pin });
+        segment.forget_index();
         core.active = Active::Absent {
             generation: pin.generation + 1,
             prev: Some(pin),
@@ -185,8 +186,8 @@ impl Log {
             meta.durable_end = header.base_offset;
         })
         .map_err(Failed::Named)?;
-        let segment = Segment::new(Arc::clone(&self.storage), header);
-        segment.set_file(Arc::clone(&file));
+        let segment = Segment::new(&self.files, header);
+        segment.set_file(&file);
         Ok((Arc::new(segment), file))
     }
 

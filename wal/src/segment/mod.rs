@@ -3,6 +3,7 @@
 //! The *active* segment is the last and grows; all others are *sealed*, their end is known and never changes. This module knows
 //! names, headers, and where in the file an offset may be looked for. What the frames mean for the log is `log`'s business.
 
+pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod walk;
 
@@ -15,8 +16,9 @@ use crate::codec::segment_header::{self, Pin, SegmentHeader};
 use crate::codec::{u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::offset::Offset;
-use crate::storage::{Access, Storage, StorageFile};
+use crate::storage::StorageFile;
 
+use files::{Files, Slot};
 use frames::FrameReader;
 
 /// Distance between two entries of the sparse index: what a random read may have to walk.
@@ -37,8 +39,8 @@ pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
     pub(crate) name: String,
     pub(crate) seed: Seed,
-    storage: Arc<dyn Storage>,
-    file: OnceLock<Arc<dyn StorageFile>>,
+    files: Arc<Files>,
+    file: Slot,
     end: OnceLock<SegmentEnd>,
     index: Mutex<Index>,
 }
@@ -62,13 +64,13 @@ impl Index {
 }
 
 impl Segment {
-    pub(crate) fn new(storage: Arc<dyn Storage>, header: SegmentHeader) -> Self {
+    pub(crate) fn new(files: &Arc<Files>, header: SegmentHeader) -> Self {
         Self {
             name: segment_header::file_name(header.base_offset, header.generation),
             seed: Seed::new(&header.log, header.generation),
             header,
-            storage,
-            file: OnceLock::new(),
+            files: Arc::clone(files),
+            file: Slot::default(),
             end: OnceLock::new(),
             index: Mutex::default(),
         }
@@ -84,23 +86,19 @@ impl Segment {
 
     /// The segment's path, for messages.
     pub(crate) fn path(&self) -> String {
-        self.storage.root().join(&self.name).display().to_string()
+        self.files.storage.root().join(&self.name).display().to_string()
     }
 
-    /// The file, opened for reading when first asked for, or as handed in by [`Segment::set_file`].
+    /// The file, opened for reading where it is not open.
     pub(crate) fn file(&self) -> Result<Arc<dyn StorageFile>> {
-        if let Some(file) = self.file.get() {
-            return Ok(Arc::clone(file));
-        }
-        let opened = self.storage.open(&self.name, Access::Read);
-        let opened = opened.map_err(|e| Error::io("open", self.path(), e))?;
-        Ok(Arc::clone(self.file.get_or_init(|| opened)))
+        self.files
+            .open(&self.name, &self.file)
+            .map_err(|e| Error::io("open", self.path(), e))
     }
 
-    /// The writer's own open file. The file that wrote is the file that syncs: a later one may miss an error.
-    pub(crate) fn set_file(&self, file: Arc<dyn StorageFile>) {
-        // A reader that came first keeps its own descriptor of the same file.
-        let _ = self.file.set(file);
+    /// The writer's own open file, for readers to share while the writer has it.
+    pub(crate) fn set_file(&self, file: &Arc<dyn StorageFile>) {
+        self.file.set(file);
     }
 
     /// Where the segment ends; `None` while it is active.
@@ -116,6 +114,11 @@ impl Segment {
     /// Frames up to position `limit`.
     pub(crate) fn frames(&self, limit: u64) -> Result<FrameReader> {
         Ok(FrameReader::new(self.file()?, self.seed, limit))
+    }
+
+    /// Forgets the index of a segment that was sealed: it is in the seal, for whoever wants it.
+    pub(crate) fn forget_index(&self) {
+        *self.index.lock() = Index::default();
     }
 
     /// Remembers that the frame at `pos` begins with `offset`.
