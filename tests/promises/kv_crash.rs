@@ -316,6 +316,49 @@ fn k5_no_reader_sees_what_a_crash_could_take_back() {
 }
 
 #[test]
+fn k6_bytes_are_bytes_through_checkpoint_and_replay() {
+    let keys: [&[u8]; 6] = [b"", b"\0", b"\0\0", b"\xff", b"a", b"a\0"];
+    for checkpoint_at in [None, Some(0), Some(1), Some(2)] {
+        let disk = SimStorage::new();
+        let store = open(&disk).unwrap();
+        let steps: [&dyn Fn(); 3] = [
+            &|| {
+                keys.iter().for_each(|k| {
+                    store.put(k, b"").unwrap();
+                })
+            },
+            &|| {
+                store.delete(b"\0").unwrap();
+            },
+            &|| {
+                store.put(b"a", b"\0").unwrap();
+            },
+        ];
+        for (n, step) in steps.iter().enumerate() {
+            step();
+            if checkpoint_at == Some(n) {
+                store.checkpoint().unwrap();
+            }
+        }
+        store.close().unwrap();
+        drop(store);
+        let store = open(&disk).unwrap();
+        assert_eq!(store.report().checkpoint.is_some(), checkpoint_at.is_some());
+        let seen: Vec<_> = store
+            .range::<&[u8]>(..)
+            .map(|(k, v)| (k.to_vec(), v.to_vec()))
+            .collect();
+        let want: [(&[u8], &[u8]); 5] = [(b"", b""), (b"\0\0", b""), (b"a", b"\0"), (b"a\0", b""), (b"\xff", b"")];
+        assert!(
+            seen.iter().map(|(k, v)| (&k[..], &v[..])).eq(want),
+            "{checkpoint_at:?}: {seen:?}"
+        );
+        assert!(store.contains(b"").unwrap(), "an empty value is not a delete");
+        assert!(!store.contains(b"\0").unwrap(), "what was deleted stays deleted");
+    }
+}
+
+#[test]
 fn k8_every_offset_from_the_oldest_checkpoint_on_can_be_shown() {
     let disk = with_checkpoints(History::Checkpoints);
     let store = open(&disk).unwrap();

@@ -220,3 +220,22 @@ fn l7_a_log_of_many_segments_needs_few_open_files() {
     // Other tests of this process have files open, too.
     assert!(open_files() < 350, "{}", open_files());
 }
+
+#[test]
+fn l7_without_permission_nothing_is_created_and_reading_goes_on() {
+    let disk = SimStorage::missing();
+    disk.set_read_only(true);
+    assert!(matches!(try_open(&disk), Err(Error::Io { .. })));
+    disk.set_read_only(false);
+    open(&disk).append(b"x").unwrap();
+    disk.set_read_only(true);
+    let before = disk.fingerprint();
+    let error = try_open(&disk).unwrap_err();
+    assert!(
+        matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied),
+        "{error}"
+    );
+    assert_eq!(disk.fingerprint(), before);
+    let view = options().open_read_only_storage(Arc::new(disk)).unwrap();
+    assert_eq!(view.read(0).unwrap(), b"x");
+}

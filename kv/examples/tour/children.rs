@@ -88,11 +88,11 @@ fn number(name: &str) -> Anyhow<u64> {
 
 /// Ends this process as a power switch would: no destructor runs, nothing is flushed.
 fn die() -> ! {
-    let kill = Command::new("kill")
-        .arg("-KILL")
-        .arg(std::process::id().to_string())
+    let kill = Command::new("sh")
+        .arg("-c")
+        .arg(format!("kill -KILL {}", std::process::id()))
         .status();
-    // Only reached where there is no `kill`.
+    // Only reached where there is no shell.
     eprintln!("tour: could not kill this process: {kill:?}");
     std::process::abort()
 }
