@@ -216,7 +216,9 @@ fn l2_a_waiter_is_acknowledged_only_by_a_sync_that_began_after_its_bytes_were_wr
         let log = log.clone();
         move || log.append(b"first").unwrap()
     });
-    at_sync.recv().unwrap();
+    at_sync
+        .recv_timeout(std::time::Duration::from_secs(20))
+        .expect("no sync came");
     // The first sync is under way. What is written now is not its business.
     let ticket = log.sequence(b"second", Durability::Durable).unwrap();
     ticket.wait_for(Durability::Written).unwrap();

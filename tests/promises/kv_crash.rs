@@ -291,7 +291,9 @@ fn k5_no_reader_sees_what_a_crash_could_take_back() {
         let store = store.clone();
         move || store.put("a", "not yet").unwrap()
     });
-    at_sync.recv().unwrap();
+    at_sync
+        .recv_timeout(std::time::Duration::from_secs(20))
+        .expect("no sync came");
     assert_eq!(store.get("a").unwrap().unwrap(), b"durable");
     assert_eq!(
         (store.snapshot().get("a").unwrap().to_vec(), store.applied()),

@@ -12,7 +12,7 @@
 //! - **exclusive**: alone, to seal a segment, begin the next, or close.
 //!
 //! Roles are flags in the core, held by [`Role`] guards, so that a thread that fails or panics lets go of them and stops the log
-//! loudly instead of leaving others to wait. Order of locks: pins, `meta_file`, core, then `meta` and `segments`, which are held
+//! loudly instead of leaving others to wait. Order of locks: left-overs, pins, `meta_file`, core, then `meta` and `segments`, which are held
 //! for a look only.
 //!
 //! Files: [`append`] sequences and stages, [`sync`] runs the roles and waits, [`rotate`] begins, seals and closes segments,

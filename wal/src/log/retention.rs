@@ -37,14 +37,15 @@ pub struct RetentionReport {
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
     held: Mutex<Held>,
+    /// Files that were removed from the log, but not yet from the disk. Taken apart from the pins, so that nobody waits for
+    /// the disk who only moves one.
+    leftovers: Mutex<Vec<String>>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     next_id: u64,
     pins: BTreeMap<u64, Entry>,
-    /// Removed from the log, but not yet from the disk.
-    leftovers: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -95,8 +96,10 @@ impl Log {
         if let Some(floor) = floor {
             self.free_for(floor)?;
         }
-        // One at a time, and no new pin is taken below what is being removed.
-        let mut held = self.pins.held.lock();
+        // One at a time.
+        let mut leftovers = self.pins.leftovers.lock();
+        // No new pin is taken below what is being removed.
+        let held = self.pins.held.lock();
         let segments = self.segments();
         let plan = self.plan(&segments, &held, floor);
         let mut report = RetentionReport {
@@ -115,7 +118,7 @@ impl Log {
             .map_err(|e| self.stop(&mut self.core.lock(), e))?;
             self.segments.write().drain(..plan.remove);
             for (segment, bytes) in segments.iter().zip(&plan.sizes).take(plan.remove) {
-                held.leftovers.push(segment.name.clone());
+                leftovers.push(segment.name.clone());
                 report.segments_removed += 1;
                 report.bytes_removed += bytes;
             }
@@ -127,17 +130,18 @@ impl Log {
                 .collect();
         }
         report.start = self.start();
-        self.unlink(&mut held)?;
+        drop(held);
+        self.unlink(&mut leftovers)?;
         Ok(report)
     }
 
     /// Removes the files of removed segments; those that cannot be removed now are tried again next time.
-    fn unlink(&self, held: &mut Held) -> Result<()> {
-        if held.leftovers.is_empty() {
+    fn unlink(&self, leftovers: &mut Vec<String>) -> Result<()> {
+        if leftovers.is_empty() {
             return Ok(());
         }
         let mut failed = None;
-        held.leftovers.retain(|name| match self.storage.remove(name) {
+        leftovers.retain(|name| match self.storage.remove(name) {
             Ok(()) => false,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
             Err(e) => {
