@@ -361,6 +361,39 @@ fn k6_bytes_are_bytes_through_checkpoint_and_replay() {
 }
 
 #[test]
+fn k5_on_a_full_disk_only_what_is_durable_is_seen_and_the_rest_follows() {
+    let disk = SimStorage::new();
+    let store = options()
+        .policy(kv::FsyncPolicy::Os)
+        .open_storage(Arc::new(disk.clone()))
+        .unwrap();
+    store.put("a", "durable").unwrap();
+    store.sync().unwrap();
+    store.put("a", "written").unwrap();
+    store.put("b", "").unwrap();
+    disk.process_kill();
+    drop(store);
+    // Not even the bytes that are there can be written again.
+    disk.inject(Fault::new(OpKind::Write, FaultKind::NoSpace).forever());
+    let store = open(&disk).unwrap();
+    assert_eq!(store.get("a").unwrap().unwrap(), b"durable");
+    assert!(!store.contains("b").unwrap());
+    assert!(matches!(
+        store.put("c", ""),
+        Err(kv::Error::Log(wal::Error::NoSpace { .. }))
+    ));
+    assert!(store.compare_and_swap("b", None, Some(b"x")).is_err());
+    disk.clear_faults();
+    assert!(!store.compare_and_swap("b", None, Some(b"x")).unwrap().is_done());
+    assert_eq!(store.put("c", "").unwrap(), 3);
+    assert_eq!(store.get("a").unwrap().unwrap(), b"written");
+    assert!(store.contains("b").unwrap() && store.contains("c").unwrap());
+    disk.power_cut(2);
+    drop(store);
+    assert_eq!(open(&disk).unwrap().len(), 3);
+}
+
+#[test]
 fn k8_every_offset_from_the_oldest_checkpoint_on_can_be_shown() {
     let disk = with_checkpoints(History::Checkpoints);
     let store = open(&disk).unwrap();

@@ -76,13 +76,16 @@ impl Store {
             .clone()
             .known_durable(known)
             .open_storage(Arc::clone(&storage))?;
-        let (state, mut report) = load::load(&*storage, &log, log.end())?;
+        // Whole records are durable by now, unless the disk is full: then some wait for the first write.
+        let (state, mut report) = load::load(&*storage, &log, log.durable_end())?;
         report.log = log.report();
+        let mut sequencer = Sequencer::default();
+        sequencer.restart(state.applied, log.end());
         let kept = checkpoints::kept(&*storage, &log, report.checkpoint)?;
         let consumer = open_consumer(&log, &kept)?;
         let core = Arc::new(Core {
             checkpoints: Checkpoints::new(consumer, kept, report.replayed_bytes),
-            sequencer: Mutex::default(),
+            sequencer: Mutex::new(sequencer),
             applier: Mutex::default(),
             moved: Condvar::new(),
             state: RwLock::new(state),
@@ -417,10 +420,10 @@ impl Core {
         let _applier = self.applier.lock();
         let mut sequencer = self.sequencer.lock();
         self.log.reopen()?;
-        // What was in flight is in the log now, or nowhere.
-        sequencer.clear();
-        let (state, mut report) = load::load(&*self.storage, &self.log, self.log.end())?;
+        let (state, mut report) = load::load(&*self.storage, &self.log, self.log.durable_end())?;
         report.log = self.log.report();
+        // What was in flight is in the log now, or nowhere.
+        sequencer.restart(state.applied, self.log.end());
         *self.state.write() = state;
         *self.report.lock() = Arc::new(report);
         self.moved.notify_all();

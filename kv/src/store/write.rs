@@ -56,6 +56,9 @@ pub(super) struct Sequencer {
     pending: VecDeque<Arc<Pending>>,
     /// One past the last applied write, for a look without the state's lock.
     applied: AtomicU64,
+    /// Opening found whole records that it could not make durable, because the disk is full: they are applied up to here before
+    /// the next write.
+    catch_up: Option<Offset>,
 }
 
 #[derive(Debug)]
@@ -75,15 +78,21 @@ impl Pending {
 }
 
 impl Sequencer {
-    pub(super) fn clear(&mut self) {
+    /// After (re)opening: nothing is pending, and what is not yet durable waits.
+    pub(super) fn restart(&mut self, applied: Offset, end: Offset) {
         self.pending.clear();
+        self.applied.store(applied, Ordering::Relaxed);
+        self.catch_up = (applied < end).then_some(end);
     }
 }
 
 impl Core {
     pub(super) fn write(&self, batch: &Batch, durability: Durability) -> Result<Offset> {
         let record = encode(batch)?;
-        let pending = self.sequence(&mut self.sequencer.lock(), record, durability)?;
+        let mut sequencer = self.sequencer.lock();
+        self.catch_up(&mut sequencer)?;
+        let pending = self.sequence(&mut sequencer, record, durability)?;
+        drop(sequencer);
         self.finish(&pending)
     }
 
@@ -95,6 +104,7 @@ impl Core {
         };
         let record = encode(&batch)?;
         let mut sequencer = self.sequencer.lock();
+        self.catch_up(&mut sequencer)?;
         let (current, writer) = self.latest(&sequencer, key);
         if current.as_deref() == expected {
             let pending = self.sequence(&mut sequencer, record, self.log.policy().durability())?;
@@ -122,6 +132,17 @@ impl Core {
                 Swap::Found(current) => before = current,
             }
         }
+    }
+
+    /// Makes durable, and applies, what opening could not.
+    fn catch_up(&self, sequencer: &mut MutexGuard<'_, Sequencer>) -> Result<()> {
+        let Some(end) = sequencer.catch_up else { return Ok(()) };
+        self.log.sync()?;
+        let mut state = self.state.write();
+        let mut reader = self.log.reader(state.applied)?;
+        state.replay(&mut reader, end)?;
+        sequencer.catch_up = None;
+        Ok(())
     }
 
     /// The value that `key` will have when all pending writes are applied, and the pending write that gives it, if one does.
