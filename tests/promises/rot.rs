@@ -359,3 +359,23 @@ fn l4_a_mark_an_idle_log_a_consumer_and_a_caller_are_witnesses() {
         );
     }
 }
+
+#[test]
+fn l4_a_lost_newest_segment_is_noticed_also_after_a_kill() {
+    let disk = SimStorage::new();
+    let log = open(&disk);
+    log.append([1; 300]).unwrap();
+    log.rotate().unwrap();
+    log.append([2; 300]).unwrap();
+    disk.process_kill();
+    drop(log);
+    // Only the meta file knows of it: nothing was written after its first record.
+    let name = segments(&disk)[1].clone();
+    disk.remove_file(&name);
+    let error = try_open(&disk).unwrap_err();
+    assert!(
+        matches!(&error, Error::Corrupt(c) if c.file.contains(&name) && c.offset == 1),
+        "{error}"
+    );
+    assert!(!verify(&disk).is_clean());
+}

@@ -649,11 +649,7 @@ impl Examination<'_> {
             later = true;
             proof.offer(header.durable_end, || frame_witness(last, pos, header.durable_end));
         }
-        // The damaged frame's own header may be sound, and is a statement too.
         let own = frames.header(stop.pos).map_err(io)?;
-        if let Ok(header) = &own {
-            proof.offer(header.durable_end, || frame_witness(last, stop.pos, header.durable_end));
-        }
         let Some(end) = last_nonzero(&mut frames, stop.pos, file_len).map_err(io)? else {
             return Ok(());
         };
