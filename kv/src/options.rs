@@ -61,7 +61,7 @@ impl Options {
         }
     }
 
-    /// Options of the log underneath.
+    /// Options of the log underneath. Replaces what [`Options::policy`], [`Options::create`] and [`Options::clock`] have set before.
     #[must_use]
     pub fn log(mut self, options: wal::Options) -> Self {
         self.log = options;

@@ -122,3 +122,79 @@ fn k7_k8_changes_and_history() {
     assert!(watch.next().unwrap().is_none());
     assert_eq!(small().read_at(&path, 1).unwrap().get("a").unwrap(), b"1");
 }
+
+#[test]
+fn a_typed_view_stores_values_of_a_type_and_tells_others() {
+    #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+    struct Account {
+        owner: String,
+        cents: i64,
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let store = small().open(dir.path().join("store")).unwrap();
+    let accounts = store.typed::<Account>("account/");
+    let ada = |cents| Account {
+        owner: "Ada".to_owned(),
+        cents,
+    };
+    accounts.put("1", &ada(5)).unwrap();
+    let mut batch = Batch::new();
+    accounts.put_into(&mut batch, "2", &ada(-7)).unwrap();
+    store.write(&batch).unwrap();
+    assert_eq!(accounts.get("1").unwrap(), Some(ada(5)));
+    assert_eq!(accounts.get("3").unwrap(), None);
+    let before = accounts.update("1", |a| a.map(|a| ada(a.cents * 2))).unwrap();
+    assert_eq!(before, Some(ada(5)));
+    let all: Vec<_> = accounts.iter().map(Result::unwrap).collect();
+    assert_eq!(all, [(b"1".to_vec(), ada(10)), (b"2".to_vec(), ada(-7))]);
+    assert_eq!(accounts.iter().next_back().unwrap().unwrap().0, b"2");
+    store.put("account/4", "no account").unwrap();
+    assert!(matches!(
+        accounts.get("4"),
+        Err(kv::Error::Value { what: "decoded", .. })
+    ));
+    accounts.delete("4").unwrap();
+    assert_eq!(store.snapshot().prefix("account/").count(), 2);
+}
+
+#[test]
+fn k4_concurrent_writers_and_readers_see_whole_batches_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = small()
+        .policy(wal::FsyncPolicy::Os)
+        .open(dir.path().join("store"))
+        .unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let write = |n: u32| {
+        let mut batch = Batch::new();
+        for key in 0..5 {
+            batch.put(format!("key {key}"), n.to_string());
+        }
+        store.write(&batch).unwrap()
+    };
+    write(0);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = 0;
+            while !done.load(std::sync::atomic::Ordering::SeqCst) || seen == 0 {
+                let values: Vec<_> = store.prefix("key ").map(|(_, v)| v.to_vec()).collect();
+                assert_eq!(values.len(), 5);
+                assert!(values.iter().all(|v| *v == values[0]), "{values:?}");
+                seen += 1;
+            }
+        });
+        let writers: Vec<_> = (0..2)
+            .map(|thread| {
+                scope.spawn(move || {
+                    for n in 0..300 {
+                        write(n * 2 + thread);
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|w| w.join().unwrap());
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        reader.join().unwrap();
+    });
+    assert_eq!(store.applied(), 601);
+}

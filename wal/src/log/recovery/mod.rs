@@ -5,13 +5,15 @@
 //! offset `E`. If anything that was written after a completed sync says that record `E` was durable, it is damage: an
 //! error. If nothing does, the bytes behind `P` were never promised, and are cut.
 
+mod directory;
+mod headers;
+
 use std::sync::Arc;
 
-use crate::codec::cursor::{self, Cursor};
+use crate::codec::cursor::Cursor;
 use crate::codec::frame::{CLOSE_LEN, HEADER_LEN, Kind};
 use crate::codec::meta::{self, Meta};
-use crate::codec::segment_header::{self, BLOCK_LEN, Pin, SegmentHeader};
-use crate::codec::{FORMAT_VERSION, HeaderError, registry, slots};
+use crate::codec::segment_header::{BLOCK_LEN, Pin};
 use crate::error::{Corruption, Damage, Error, FrameError, Result, Witness};
 use crate::offset::Offset;
 use crate::report::{Cut, Note, RecoveryReport, TornEvidence};
@@ -19,6 +21,9 @@ use crate::segment::files::Files;
 use crate::segment::walk::{Headers, Step, Walk};
 use crate::segment::{Segment, SegmentEnd};
 use crate::storage::{Access, Storage, StorageFile, read_full_at};
+
+pub(crate) use directory::{LOCK_FILE, check_vacant};
+use directory::{Listing, list, without_meta};
 
 const SECTOR: u64 = 512;
 
@@ -69,60 +74,6 @@ pub(crate) struct CursorFile {
     pub(crate) cursor: Result<Cursor, String>,
 }
 
-/// Names in a directory, sorted by what they are.
-#[derive(Debug, Default)]
-struct Listing {
-    has_meta: bool,
-    segments: Vec<(u64, Offset)>,
-    cursors: Vec<String>,
-    has_registry: bool,
-    tmp: Vec<String>,
-    foreign: Vec<String>,
-}
-
-pub(crate) const LOCK_FILE: &str = "LOCK";
-
-fn list(storage: &dyn Storage) -> Result<Listing> {
-    let root = || storage.root().to_path_buf();
-    let names = storage.list().map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => Error::NotFound { dir: root() },
-        std::io::ErrorKind::NotADirectory => Error::NotALog {
-            dir: root(),
-            reason: "it is a file".to_owned(),
-        },
-        _ => Error::io("list", root().display().to_string(), e),
-    })?;
-    let mut listing = Listing::default();
-    for name in names {
-        if name == meta::FILE_NAME {
-            listing.has_meta = true;
-        } else if let Some((base, generation)) = segment_header::parse_file_name(&name) {
-            listing.segments.push((generation, base));
-        } else if cursor::is_file_name(&name) {
-            listing.cursors.push(name);
-        } else if name == registry::FILE_NAME {
-            listing.has_registry = true;
-        } else if is_temporary(&name) {
-            listing.tmp.push(name);
-        } else if name != LOCK_FILE {
-            listing.foreign.push(name);
-        }
-    }
-    listing.segments.sort_unstable();
-    listing.cursors.sort_unstable();
-    Ok(listing)
-}
-
-/// Whether a name is that of a file of this crate that was being made. Other people's `*.tmp` files are theirs.
-fn is_temporary(name: &str) -> bool {
-    name.strip_suffix(".tmp").is_some_and(|name| {
-        name == meta::FILE_NAME
-            || name == registry::FILE_NAME
-            || segment_header::parse_file_name(name).is_some()
-            || cursor::is_file_name(name)
-    })
-}
-
 /// Reads the directory of `storage`. `known_durable` is a witness of the caller's.
 pub(crate) fn examine(storage: &Arc<dyn Storage>, known_durable: Offset) -> Result<Contents> {
     let listing = list(&**storage)?;
@@ -136,34 +87,6 @@ pub(crate) fn examine(storage: &Arc<dyn Storage>, known_durable: Offset) -> Resu
         leftovers: listing.tmp.clone(),
     }
     .run(&listing, known_durable)
-}
-
-/// Checks that a directory without a meta file holds nothing of anybody.
-pub(crate) fn check_vacant(storage: &dyn Storage) -> Result<()> {
-    without_meta(storage, list(storage)?).map(drop)
-}
-
-/// Creation makes the meta file first: without it there is no log yet, or it was lost.
-fn without_meta(storage: &dyn Storage, listing: Listing) -> Result<Contents> {
-    if let Some(&(_, offset)) = listing.segments.first() {
-        return Err(Corruption {
-            file: storage.root().join(meta::FILE_NAME).display().to_string(),
-            pos: 0,
-            offset,
-            damage: Damage::Missing,
-            witness: None,
-            dir: storage.root().to_path_buf(),
-        }
-        .into());
-    }
-    let other = listing.foreign.first().or(listing.cursors.first());
-    match other {
-        Some(name) => Err(Error::NotALog {
-            dir: storage.root().to_path_buf(),
-            reason: format!("it has no {} but holds {name}", meta::FILE_NAME),
-        }),
-        None => Ok(Contents::Empty { leftovers: listing.tmp }),
-    }
 }
 
 struct Examination<'a> {
@@ -340,236 +263,6 @@ impl Examination<'_> {
             .map_err(|e| Error::io("read the length of", segment.path(), e))
     }
 
-    fn read_meta(&mut self) -> Result<Meta> {
-        let file = self.path(meta::FILE_NAME);
-        match Meta::decode_file(&self.read_file(meta::FILE_NAME, slots::FILE_LEN)?) {
-            Ok((meta, one_bad)) => {
-                if one_bad {
-                    self.note(
-                        file,
-                        0,
-                        "a copy of its value is damaged, or torn by a crash; another is used",
-                    );
-                }
-                Ok(meta)
-            }
-            Err(HeaderError::Version { found, .. }) => Err(unsupported(file, found)),
-            Err(HeaderError::Blank | HeaderError::Damaged) => Err(self.corruption(file, 0, 0, Damage::Header, None)),
-        }
-    }
-
-    fn read_cursors(&mut self, names: &[String], meta: &Meta) -> Result<Vec<CursorFile>> {
-        let mut cursors = Vec::new();
-        for name in names {
-            let cursor = match Cursor::decode_file(&self.read_file(name, slots::FILE_LEN)?) {
-                Ok((cursor, _)) if cursor.log != meta.log => Err("its file belongs to another log".to_owned()),
-                Ok((cursor, _)) if cursor::file_name(&cursor.name) != *name => {
-                    Err(format!("its file is that of consumer {:?}", cursor.name))
-                }
-                Ok((cursor, one_bad)) => {
-                    if one_bad {
-                        let what = "a copy of its value is damaged, or torn by a crash; another is used";
-                        self.note(self.path(name), 0, what);
-                    }
-                    Ok(cursor)
-                }
-                Err(HeaderError::Version { found, .. }) => return Err(unsupported(self.path(name), found)),
-                Err(HeaderError::Blank) => Err("its file is blank".to_owned()),
-                Err(HeaderError::Damaged) => Err("its file is damaged".to_owned()),
-            };
-            if let Err(reason) = &cursor {
-                self.note(
-                    self.path(name),
-                    0,
-                    format!("the position of this consumer is lost: {reason}"),
-                );
-            }
-            cursors.push(CursorFile {
-                file: name.clone(),
-                cursor,
-            });
-        }
-        Ok(cursors)
-    }
-
-    /// Consumers that are registered and have no file: their positions are lost, and must not be taken for new ones.
-    fn missing_cursors(&mut self, there: &[String], meta: &Meta) -> Result<Vec<CursorFile>> {
-        let path = self.path(registry::FILE_NAME);
-        let bytes = match self.read_file(registry::FILE_NAME, registry::LEN_MAX) {
-            Ok(bytes) => bytes,
-            // Replaced meanwhile by a writer.
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(e),
-        };
-        let registered = match registry::decode(&bytes) {
-            Ok((log, files)) if log == meta.log => files,
-            Err(HeaderError::Version { found, sure: true }) => return Err(unsupported(path, found)),
-            Ok(_) | Err(_) => {
-                self.note(
-                    path,
-                    0,
-                    "the list of consumers is damaged or of another log; it is made anew with the next consumer",
-                );
-                return Ok(Vec::new());
-            }
-        };
-        let mut missing = Vec::new();
-        for file in registered.into_iter().filter(|file| !there.contains(file)) {
-            let reason = "its file is missing".to_owned();
-            self.note(
-                self.path(&file),
-                0,
-                format!("the position of this consumer is lost: {reason}"),
-            );
-            missing.push(CursorFile {
-                file,
-                cursor: Err(reason),
-            });
-        }
-        Ok(missing)
-    }
-
-    /// Reads the headers of all segments from the start on, and checks that they are the ones that must be there.
-    fn read_headers(&mut self, listing: &Listing, meta: &Meta) -> Result<Vec<Arc<Segment>>> {
-        let mut segments: Vec<Arc<Segment>> = Vec::new();
-        for &(generation, base) in &listing.segments {
-            let name = segment_header::file_name(base, generation);
-            if generation < meta.start_gen {
-                self.leftovers.push(name);
-                continue;
-            }
-            let expected = segments.last().map_or(meta.start_gen, |s| s.generation() + 1);
-            if generation != expected {
-                return Err(self.missing(segments.last(), expected, meta));
-            }
-            let path = self.path(&name);
-            let header = match SegmentHeader::decode(&self.read_file(&name, segment_header::BLOCK)?) {
-                Ok((header, one_bad)) => {
-                    if one_bad {
-                        self.note(
-                            path.clone(),
-                            0,
-                            "one of the two copies of the header is damaged; the other is used",
-                        );
-                    }
-                    header
-                }
-                Err(HeaderError::Version { found, .. }) => return Err(unsupported(path, found)),
-                // Not yet named in the meta file: no record in it was ever acknowledged.
-                Err(HeaderError::Blank) if generation > meta.newest_gen => {
-                    self.note(path, 0, "a segment whose creation was interrupted; ignored");
-                    self.leftovers.push(name);
-                    continue;
-                }
-                Err(HeaderError::Blank | HeaderError::Damaged) => {
-                    return Err(self.corruption(path, 0, base, Damage::Header, None));
-                }
-            };
-            let foreign = if header.log != meta.log {
-                Some("its header names another log")
-            } else if (header.generation, header.base_offset) != (generation, base) {
-                Some("its header names another place in the log")
-            } else if header.prev.map(|p| p.generation) != (generation > 1).then(|| generation - 1) {
-                Some("its header names another predecessor")
-            } else {
-                None
-            };
-            if let Some(why) = foreign {
-                return Err(self.corruption(path, 0, base, Damage::Foreign(why), None));
-            }
-            segments.push(Arc::new(Segment::new(&self.files, header)));
-        }
-        let newest = segments.last().map_or(0, |s| s.generation());
-        if newest < meta.newest_gen {
-            let expected = segments.last().map_or(meta.start_gen, |s| s.generation() + 1);
-            return Err(self.missing(segments.last(), expected, meta));
-        }
-        Ok(segments)
-    }
-
-    fn missing(&self, before: Option<&Arc<Segment>>, expected: u64, meta: &Meta) -> Error {
-        // The lost segment's first offset is where the one before it ends, which only a walk could tell; its base bounds it.
-        let offset = match before {
-            None => meta.start_offset,
-            Some(before) => self.end_by_walk(before).unwrap_or(before.base_offset()),
-        };
-        let file = self.path(&format!("{offset:020}-{expected:016x}.wal"));
-        let witness = (expected <= meta.newest_gen).then(|| Witness::NewestSegment {
-            file: self.path(meta::FILE_NAME),
-            generation: meta.newest_gen,
-        });
-        self.corruption(file, 0, offset, Damage::Missing, witness)
-    }
-
-    fn end_by_walk(&self, segment: &Segment) -> Result<Offset> {
-        let mut walk = Walk::from_start(segment.frames(self.file_len(segment)?)?, segment.base_offset());
-        loop {
-            match walk.step().map_err(|e| Error::io("read", segment.path(), e))? {
-                Step::Frame { .. } => {}
-                Step::End | Step::Bad(_) => return Ok(walk.expected),
-            }
-        }
-    }
-
-    /// Checks, without reading bodies, that each sealed segment ends where and as its successor says.
-    fn check_sealed(&mut self, segments: &[Arc<Segment>]) -> Result<()> {
-        for pair in segments.windows(2) {
-            let (segment, successor) = (&pair[0], &pair[1]);
-            let pin = successor.header.prev.expect("checked with the header");
-            segment.set_end(SegmentEnd {
-                offset: successor.base_offset(),
-                pin,
-            });
-            let len = self.file_len(segment)?;
-            let whole = len >= pin.end_pos && self.last_frame_matches(segment, &pin)?;
-            if whole {
-                continue;
-            }
-            // Something is wrong at the end. A walk tells whether a record is.
-            let mut walk = Walk::from_start(segment.frames(pin.end_pos.min(len))?, segment.base_offset());
-            let damage = loop {
-                match walk.step().map_err(|e| Error::io("read", segment.path(), e))? {
-                    Step::Frame { .. } => {}
-                    Step::Bad(damage) => break damage,
-                    Step::End => {
-                        break Damage::Shortened {
-                            len,
-                            expected: pin.end_pos,
-                        };
-                    }
-                }
-            };
-            if walk.expected != successor.base_offset() {
-                let damage = if len < pin.end_pos {
-                    Damage::Shortened {
-                        len,
-                        expected: pin.end_pos,
-                    }
-                } else {
-                    damage
-                };
-                return Err(self.corruption(segment.path(), walk.pos, walk.expected, damage, None));
-            }
-            self.note(
-                segment.path(),
-                walk.pos,
-                "the seal of this segment is damaged; all its records are there",
-            );
-        }
-        Ok(())
-    }
-
-    fn last_frame_matches(&self, segment: &Segment, pin: &Pin) -> Result<bool> {
-        if pin.last_pos == 0 {
-            return Ok(true);
-        }
-        let mut frames = segment.frames(pin.end_pos)?;
-        let header = frames
-            .header(pin.last_pos)
-            .map_err(|e| Error::io("read", segment.path(), e))?;
-        Ok(header.is_ok_and(|h| h.crc == pin.last_crc && pin.last_pos + h.frame_len() == pin.end_pos))
-    }
-
     /// A log that was closed in order ends with a close frame that ends the file. Then nothing needs to be scanned.
     fn closed_tail(&self, last: &Segment, file_len: u64) -> Result<Option<Stop>> {
         let Some(pos) = file_len
@@ -715,14 +408,6 @@ fn frame_witness(segment: &Segment, pos: u64, durable_end: Offset) -> Witness {
         file: segment.path(),
         pos,
         durable_end,
-    }
-}
-
-fn unsupported(file: String, found: u16) -> Error {
-    Error::UnsupportedVersion {
-        file,
-        found,
-        newest: FORMAT_VERSION,
     }
 }
 
