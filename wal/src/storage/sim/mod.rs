@@ -149,10 +149,12 @@ impl SimStorage {
         let image = Space::of(&state.disk).sample(&mut Rng::new(seed));
         state.disk = image;
         state.restart();
+        state.crash = None;
         state.faults.clear();
     }
 
-    /// Kills the process: open files and locks are gone, everything written is still there, synced or not.
+    /// Kills the process: open files and locks are gone, everything written is still there, synced or not. A crash or fault that is
+    /// still to come stays so.
     pub fn process_kill(&self) {
         self.machine.state.lock().restart();
     }
@@ -338,8 +340,10 @@ impl State {
     fn restart(&mut self) {
         self.life += 1;
         self.locks.clear();
-        self.crash = None;
-        self.crashed = false;
+        if self.crashed {
+            self.crash = None;
+            self.crashed = false;
+        }
     }
 
     fn check_alive(&self, life: u64) -> io::Result<()> {
