@@ -129,7 +129,7 @@ fn try_crash(
         }
         tried.images += 1;
         tried.distinct.insert(image.fingerprint());
-        if bounds.depth_two_every > 0 && tried.images % bounds.depth_two_every == 0 {
+        if bounds.depth_two_every > 0 && tried.images.is_multiple_of(bounds.depth_two_every) {
             failure = recover_and_crash(oracle, &image, bounds, tried).map(|what| (number, what));
         }
         if failure.is_none() {

@@ -1,5 +1,7 @@
 //! The tool as people run it.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::process::{Command, Output};
 
 fn kvctl(args: &[&str]) -> Output {

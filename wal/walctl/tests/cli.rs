@@ -1,5 +1,7 @@
 //! The tool as people run it: output, exit codes, and what it leaves alone.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
