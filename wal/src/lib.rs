@@ -46,6 +46,8 @@ pub mod manual {
     pub mod consumers {}
     #[doc = include_str!("../docs/design.md")]
     pub mod design {}
+    #[doc = include_str!("../docs/testing.md")]
+    pub mod testing {}
 }
 
 pub use codec::FORMAT_VERSION;
