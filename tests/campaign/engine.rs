@@ -92,12 +92,21 @@ impl Tried {
 pub fn explore(history: &dyn History, bounds: &Bounds) -> Tried {
     let mut tried = Tried::default();
     let whole = SimStorage::missing();
-    history.live(&whole);
-    for at in 0..whole.mutations() {
-        let disk = SimStorage::missing();
-        disk.crash_at(at);
-        let oracle = history.live(&disk);
-        let failure = try_crash(&*oracle, &disk, at, bounds, &mut tried);
+    // Once to its end, then to every change on the way.
+    let first = live(history, &whole).map(drop).err().map(|what| (0, what));
+    let ends = if first.is_some() { 0 } else { whole.mutations() };
+    let lives = (0..ends)
+        .map(|at| (at, None))
+        .chain(first.map(|first| (whole.mutations(), Some(first))));
+    for (at, failure) in lives {
+        let failure = failure.or_else(|| {
+            let disk = SimStorage::missing();
+            disk.crash_at(at);
+            match live(history, &disk) {
+                Ok(oracle) => try_crash(&*oracle, &disk, at, bounds, &mut tried),
+                Err(what) => Some((0, what)),
+            }
+        });
         if let Some((image, what)) = failure {
             tried.failures.push(Failure {
                 history: history.describe(),
@@ -109,6 +118,15 @@ pub fn explore(history: &dyn History, bounds: &Bounds) -> Tried {
         }
     }
     tried
+}
+
+/// Lives a history. A step that does not do what it must is a failure, too.
+fn live(history: &dyn History, disk: &SimStorage) -> Result<Box<dyn Oracle>, String> {
+    let mut oracle = None;
+    match broken(|| oracle = Some(history.live(disk))) {
+        Some(what) => Err(what),
+        None => oracle.ok_or_else(|| "it has no end".to_owned()),
+    }
 }
 
 /// Checks what a crash may leave. Returns the first failure.

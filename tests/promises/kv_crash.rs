@@ -241,6 +241,27 @@ fn k2_a_checkpoint_that_fails_leaves_the_last_one_and_can_be_tried_again() {
 }
 
 #[test]
+fn k2_a_checkpoint_is_never_ahead_of_the_durable_log() {
+    let disk = SimStorage::new();
+    let store = options()
+        .policy(kv::FsyncPolicy::Os)
+        .open_storage(Arc::new(disk.clone()))
+        .unwrap();
+    for n in 0..3u8 {
+        store.put([n], [n; 200]).unwrap();
+    }
+    assert_eq!(store.stats().log.durable_end, 0);
+    assert_eq!(store.checkpoint().unwrap(), 3);
+    assert_eq!(store.stats().log.durable_end, 3);
+    store.put("more", "").unwrap();
+    disk.for_each_crash_image(200, 3, |image| {
+        let store = open(&image).unwrap();
+        assert_eq!(store.report().checkpoint, Some(3));
+        assert!((3..=4).contains(&store.applied()));
+    });
+}
+
+#[test]
 fn k2_a_background_checkpoint_is_made_by_bytes_and_its_failure_is_told() {
     let disk = SimStorage::new();
     let store = options()

@@ -56,3 +56,21 @@ fn read_all(log: &Wal, from: u64) -> wal::Result<Vec<Vec<u8>>> {
 fn segments(disk: &SimStorage) -> Vec<String> {
     disk.file_names().into_iter().filter(|n| n.ends_with(".wal")).collect()
 }
+
+#[test]
+fn handles_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<Wal>();
+    shared::<wal::ReadOnlyWal>();
+    shared::<wal::Ticket>();
+    shared::<wal::Error>();
+    shared::<::kv::Store>();
+    shared::<::kv::Snapshot>();
+    shared::<::kv::Error>();
+    sent::<wal::Reader>();
+    sent::<wal::Tail>();
+    sent::<wal::Consumer>();
+    sent::<::kv::Watch>();
+    sent::<::kv::Entries>();
+}
