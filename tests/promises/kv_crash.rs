@@ -262,6 +262,23 @@ fn k2_a_checkpoint_is_never_ahead_of_the_durable_log() {
 }
 
 #[test]
+fn k2_a_closed_store_writes_no_checkpoint_beside_its_successor() {
+    let disk = SimStorage::new();
+    let store = open(&disk).unwrap();
+    store.put("a", "1").unwrap();
+    store.close().unwrap();
+    let successor = open(&disk).unwrap();
+    let before = disk.mutations();
+    assert!(matches!(store.checkpoint(), Err(kv::Error::Log(wal::Error::Closed))));
+    assert!(matches!(store.put("b", ""), Err(kv::Error::Log(wal::Error::Closed))));
+    assert!(matches!(store.consumer("c").open(), Err(wal::Error::Closed)));
+    assert!(matches!(store.remove_consumer("kv-store"), Err(kv::Error::Log(_))));
+    assert_eq!(disk.mutations(), before, "it wrote into a directory that is another's");
+    assert_eq!(store.get("a").unwrap().unwrap(), b"1", "reads go on");
+    drop(successor);
+}
+
+#[test]
 fn k2_a_background_checkpoint_is_made_by_bytes_and_its_failure_is_told() {
     let disk = SimStorage::new();
     let store = options()

@@ -131,10 +131,8 @@ impl Core {
         if self.checkpoints.progress.lock().kept.first() == Some(&applied) {
             return Ok(applied);
         }
-        // Never ahead of the durable log.
-        if applied > self.log.durable_end() {
-            self.log.sync()?;
-        }
+        // Never ahead of the durable log. And never beside one that is closed: its directory may be another process's by now.
+        self.log.sync()?;
         let last_record = match applied.checked_sub(1) {
             Some(last) if last >= self.log.start() => record_digest(&self.log.read(last)?),
             _ => 0,

@@ -183,6 +183,8 @@ impl Consumers {
         if let Some(found) = known.by_name.get(&options.name) {
             return Ok(Arc::clone(found));
         }
+        // Nothing is removed between the look at the start and the consumer's own pin.
+        let _hold = self.log.pin(0, "a consumer being made".to_owned(), false);
         let (start, end) = (self.log.start(), self.log.durable().offset);
         let committed = match options.start {
             Start::Earliest => start,

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Active, CoreGuard, FLUSH_DELAY, Log, Mark, Role};
+use super::{Active, CoreGuard, FLUSH_DELAY, Log, Mark, Role, STAGING_MAX};
 use crate::codec::frame::{self, Kind};
 use crate::error::{Error, Result};
 use crate::log::append::Sequenced;
@@ -128,7 +128,12 @@ impl Log {
             }
         }
         buffer.clear();
-        core.spare = buffer;
+        // One large record must not keep its memory for good.
+        core.spare = if buffer.capacity() > 4 * STAGING_MAX {
+            Vec::new()
+        } else {
+            buffer
+        };
         role.release(&mut core);
         core
     }
