@@ -55,14 +55,14 @@ fn main() -> ExitCode {
     };
     for round in 0..rounds {
         seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let reported = run_and_kill(&path, round, Duration::from_millis(20 + (seed >> 33) % 150));
+        let reported = run_and_kill(&path, round, Duration::from_millis((seed >> 33) % 150));
         check(&path, round, &reported, &mut totals);
     }
     println!(
         "{rounds} kills: {} writes acknowledged, {} records read and none lost, invented or out of order; {} commits kept; {} torn tails cut",
         totals.acknowledged, totals.checked, totals.commits, totals.cuts
     );
-    assert!(totals.acknowledged > rounds * 10, "the children hardly wrote anything");
+    assert!(totals.acknowledged >= rounds / 2, "the children hardly wrote anything");
     ExitCode::SUCCESS
 }
 
@@ -75,13 +75,17 @@ fn run_and_kill(path: &Path, round: u64, life: Duration) -> Reported {
         .spawn()
         .expect("starts");
     let lines = BufReader::new(child.stdout.take().expect("piped"));
+    let (wrote, first_write) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut reported = Reported::default();
         for line in lines.lines().map_while(Result::ok) {
             let words: Vec<&str> = line.split(' ').collect();
             let number = |n: usize| words.get(n).and_then(|w| w.parse::<u64>().ok());
             match (words[0], number(1), number(2), number(3)) {
-                ("ack", Some(offset), Some(writer), Some(seq)) => reported.acks.push((offset, writer, seq)),
+                ("ack", Some(offset), Some(writer), Some(seq)) => {
+                    reported.acks.push((offset, writer, seq));
+                    let _ = wrote.send(());
+                }
                 // The last line may be cut by the kill; then it was never said.
                 ("commit", _, Some(offset), Some(4)) => {
                     reported.commits.insert(words[1].to_owned(), offset);
@@ -91,6 +95,10 @@ fn run_and_kill(path: &Path, round: u64, life: Duration) -> Reported {
         }
         reported
     });
+    // Most lives get as far as writing; some are killed while they open.
+    if !round.is_multiple_of(8) {
+        let _ = first_write.recv_timeout(Duration::from_secs(30));
+    }
     std::thread::sleep(life);
     child.kill().expect("can be killed");
     let status = child.wait().expect("ends");
