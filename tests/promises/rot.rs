@@ -124,6 +124,9 @@ fn l4_damage_to_durable_data_is_refused_with_everything_and_nothing_changes() {
     let len = hurt.read_file(&name).unwrap().len();
     hurt.truncate_file(&name, len - 8);
     let before = hurt.fingerprint();
+    let verified = verify(&hurt);
+    assert_eq!(verified.damage[0].lost, 10..11, "what is whole behind it is not lost");
+    assert_eq!((verified.damage.len(), verified.records, verified.end), (1, 14, 15));
     let error = try_open(&hurt).unwrap_err();
     let Error::Corrupt(corruption) = &error else {
         panic!("{error}")

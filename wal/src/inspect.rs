@@ -126,6 +126,7 @@ pub fn verify(storage: &Arc<dyn Storage>) -> Result<Verification> {
         }
         Err(Error::Corrupt(corruption)) => {
             let lost_to = corruption.witness.as_ref().and_then(|w| w.durable_end());
+            found.proven_end = lost_to.unwrap_or(0);
             found.damage.push(Finding {
                 lost: corruption.offset..lost_to.unwrap_or(corruption.offset).max(corruption.offset),
                 corruption: *corruption,
@@ -214,8 +215,17 @@ impl Verification {
     fn add(&mut self, finding: Finding) {
         let place = |f: &Finding| (f.corruption.file.clone(), f.corruption.pos);
         if let Some(known) = self.damage.iter_mut().find(|known| place(known) == place(&finding)) {
-            // Recovery said what it is; the walk knows better what it costs.
-            known.lost.end = known.lost.end.max(finding.lost.end);
+            // Recovery said what it is. What it costs the walk knows better, where it could go on behind it.
+            if !finding.lost.is_empty() {
+                known.lost = finding.lost;
+            }
+        } else if finding.lost.is_empty() && finding.lost.start >= self.proven_end {
+            // Behind everything that is known to have been durable: a torn tail, beside the damage elsewhere.
+            self.notes.push(Note {
+                file: finding.corruption.file,
+                pos: finding.corruption.pos,
+                what: format!("a torn tail: {}", finding.corruption.damage),
+            });
         } else {
             self.damage.push(finding);
         }
