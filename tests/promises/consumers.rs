@@ -336,3 +336,62 @@ fn l10_l11_an_expired_consumer_is_told_and_goes_on_only_by_its_rule() {
         }
     }
 }
+
+#[test]
+fn l10_a_consumer_whose_making_failed_can_be_made_again() {
+    // At each step of making one, and with another one made meanwhile.
+    for (op, nth) in [
+        (OpKind::Create, 1),
+        (OpKind::SyncDir, 1),
+        (OpKind::Create, 2),
+        (OpKind::SyncDir, 2),
+    ] {
+        let disk = SimStorage::new();
+        let log = open(&disk);
+        log.append([1; 3000]).unwrap();
+        log.append([2; 3000]).unwrap();
+        disk.inject(Fault::new(op, FaultKind::Error(std::io::ErrorKind::Other)).nth(nth));
+        log.consumer("c").open().unwrap_err();
+        assert_eq!(disk.faults_hit(), 1, "{op:?} {nth}");
+        assert!(matches!(
+            log.consumer("c").open_existing(),
+            Err(Error::UnknownConsumer { .. })
+        ));
+        log.consumer("other").open().unwrap();
+        // It may be on the disk, so nothing goes that it would need.
+        assert_eq!(log.remove_before(2).unwrap().segments_removed, 0);
+        let mut consumer = log.consumer("c").open().unwrap();
+        assert_eq!(consumer.poll(1).unwrap().len(), 1);
+        consumer.commit().unwrap();
+        disk.power_cut(nth);
+        drop((consumer, log));
+        let log = open(&disk);
+        assert_eq!(log.consumer("c").open_existing().unwrap().committed(), 1);
+        assert_eq!(log.consumers().len(), 2, "{op:?} {nth}");
+    }
+}
+
+#[test]
+fn l11_a_position_that_only_memory_shows_lets_nothing_go() {
+    let disk = SimStorage::new();
+    let log = open(&disk);
+    for n in 0..3u8 {
+        log.append([n; 3000]).unwrap();
+    }
+    let mut consumer = log.consumer("c").open().unwrap();
+    consumer.poll(2).unwrap();
+    // The commit fails; the system shows it all the same, to this process and the next.
+    disk.inject(Fault::new(OpKind::SyncData, FaultKind::SyncFails { drop_dirty: false }).on_file(".offset"));
+    consumer.commit().unwrap_err();
+    disk.process_kill();
+    drop((consumer, log));
+    let log = open(&disk);
+    assert_eq!(log.consumers()[0].committed, 2, "what is read");
+    log.remove_before(3).unwrap();
+    let start = log.start();
+    assert!(start > 0, "what the consumer no longer needs goes");
+    disk.power_cut(1);
+    drop(log);
+    let log = open(&disk);
+    assert!(log.consumer("c").open_existing().unwrap().poll(1).unwrap()[0].0 >= start);
+}

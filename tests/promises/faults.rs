@@ -280,3 +280,37 @@ fn l2_threads_share_their_syncs() {
         stats.appends
     );
 }
+
+#[test]
+fn l6_no_segment_goes_on_the_word_of_a_meta_file_that_may_not_be_durable() {
+    let disk = SimStorage::new();
+    let log = open(&disk);
+    for n in 0..3u8 {
+        log.append([n; 3000]).unwrap();
+    }
+    // The new start is written, but not durable; memory shows it to whoever opens next, who finds left-overs below it.
+    disk.inject(Fault::new(OpKind::SyncData, FaultKind::SyncFails { drop_dirty: false }).on_file("log.meta"));
+    log.remove_before(2).unwrap_err();
+    assert_eq!(disk.faults_hit(), 1);
+    log.reopen().unwrap();
+    assert!(log.start() > 0);
+    disk.for_each_crash_image(1000, 1, |image| {
+        assert_eq!(open(&image).end(), 3);
+    });
+}
+
+#[test]
+fn l2_a_new_log_s_directory_is_durable_whoever_made_it() {
+    // Made by one who failed to make it durable.
+    let disk = SimStorage::missing();
+    disk.inject(Fault::new(
+        OpKind::CreateRoot,
+        FaultKind::SyncFails { drop_dirty: false },
+    ));
+    try_open(&disk).unwrap_err();
+    let log = open(&disk);
+    log.append(b"there").unwrap();
+    disk.for_each_crash_image(1000, 1, |image| {
+        assert_eq!(open(&image).read(0).unwrap(), b"there");
+    });
+}

@@ -198,7 +198,10 @@ impl Verification {
             self.notes.push(Note {
                 file: info.file.clone(),
                 pos: skipped.from,
-                what: format!("a control frame is damaged ({}); it carries no record", skipped.error),
+                what: format!(
+                    "a frame without records is damaged, or torn by a crash ({})",
+                    skipped.error
+                ),
             });
         }
         info.end_offset = sweep.walk.expected;

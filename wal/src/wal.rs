@@ -333,7 +333,7 @@ impl Wal {
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Closed`], [`Error::Io`]. What was removed until then stays removed; the rest follows next time.
     pub fn retain(&self) -> Result<RetentionReport> {
-        self.log().retain(None)
+        self.shared.consumers.retain(None)
     }
 
     /// Removes the sealed segments that lie wholly below `floor`, and what [`Options::retention`] lets go. Pins and consumers
@@ -342,7 +342,7 @@ impl Wal {
     /// # Errors
     /// [`Error::OutOfRange`] for a floor above the durable end, and those of [`Wal::retain`].
     pub fn remove_before(&self, floor: Offset) -> Result<RetentionReport> {
-        self.log().retain(Some(floor))
+        self.shared.consumers.retain(Some(floor))
     }
 
     /// Holds back every record at or above `floor` until the pin is dropped. `name` is shown to whoever asks what holds the log.
@@ -476,9 +476,13 @@ fn work_in_background(log: &Log, consumers: &Consumers) {
     }
     let _guard = Guard(log);
     while log.background_wait() {
-        if log.tick() {
+        let called = log.tick();
+        if called.caller {
             // Each failure stays with its consumer, which tells its owner.
             let _ = consumers.flush();
+        }
+        if called.retention {
+            log.retained(consumers.retain(None).err());
         }
     }
 }

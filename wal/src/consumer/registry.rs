@@ -12,7 +12,7 @@ use crate::codec::{registry, slots};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::log::recovery::CursorFile;
-use crate::log::retention::Pin;
+use crate::log::retention::{Pin, RetentionReport};
 use crate::offset::Offset;
 use crate::options::{Delivery, Reset};
 use crate::storage::{Access, StorageFile, read_full_at, replace_file, write_all_at};
@@ -28,6 +28,9 @@ pub(crate) struct Consumers {
 #[derive(Debug, Default)]
 struct Known {
     by_name: BTreeMap<String, Arc<Registered>>,
+    /// Names among them whose making failed half-way: they may be on the disk, and so hold back what they would need, but are made again
+    /// when they are asked for.
+    half_made: BTreeSet<String>,
     /// Files whose position is lost: why, and a hold on everything they might still need.
     damaged: BTreeMap<String, (String, Pin)>,
 }
@@ -48,6 +51,9 @@ pub(super) struct State {
     pub(super) open: bool,
     /// A write or sync of the file failed. It is not tried again before the consumer is opened anew.
     pub(super) failed: Option<Arc<Error>>,
+    /// Whether the cursor is known to be durable. One that was read from a file is not: the sync of whoever wrote it may have failed, and
+    /// what is read then comes from memory alone.
+    settled: bool,
 }
 
 impl Consumers {
@@ -64,6 +70,10 @@ impl Consumers {
     pub(crate) fn load(&self, files: Vec<CursorFile>) {
         let mut known = self.known.lock();
         known.damaged.clear();
+        // What there is of them is among the files.
+        for name in std::mem::take(&mut known.half_made) {
+            known.by_name.remove(&name);
+        }
         for CursorFile { file, cursor } in files {
             match cursor {
                 Ok(cursor) => {
@@ -73,8 +83,9 @@ impl Consumers {
                         state.cursor = cursor;
                         state.file = None;
                         state.failed = None;
+                        state.settled = false;
                     } else {
-                        let registered = self.register(cursor);
+                        let registered = self.register(cursor, false);
                         known.by_name.insert(registered.name.clone(), registered);
                     }
                 }
@@ -86,7 +97,7 @@ impl Consumers {
         }
     }
 
-    fn register(&self, cursor: Cursor) -> Arc<Registered> {
+    fn register(&self, cursor: Cursor, settled: bool) -> Arc<Registered> {
         let name = format!("consumer {:?}", cursor.name);
         Arc::new(Registered {
             name: cursor.name.clone(),
@@ -97,6 +108,7 @@ impl Consumers {
                 pending: None,
                 open: false,
                 failed: None,
+                settled,
             }),
         })
     }
@@ -170,7 +182,8 @@ impl Consumers {
         if let Some(damage) = Self::damage(&known, name) {
             return Err(damage);
         }
-        let found = known.by_name.get(name).cloned();
+        let found = known.by_name.get(name).filter(|_| !known.half_made.contains(name));
+        let found = found.cloned();
         found.ok_or_else(|| Error::UnknownConsumer { name: name.to_owned() })
     }
 
@@ -180,7 +193,9 @@ impl Consumers {
         if let Some(damage) = Self::damage(&known, &options.name) {
             return Err(damage);
         }
-        if let Some(found) = known.by_name.get(&options.name) {
+        if let Some(found) = known.by_name.get(&options.name)
+            && !known.half_made.contains(&options.name)
+        {
             return Ok(Arc::clone(found));
         }
         // Nothing is removed between the look at the start and the consumer's own pin.
@@ -204,17 +219,20 @@ impl Consumers {
             name: options.name.clone(),
         };
         // Pinned before it exists on disk, so that retention cannot come between.
-        let registered = self.register(cursor.clone());
+        let registered = self.register(cursor.clone(), true);
+        known.by_name.insert(options.name.clone(), Arc::clone(&registered));
+        known.half_made.insert(options.name.clone());
         self.write_file(&cursor)?;
         self.write_registry(&known, Some(&cursor::file_name(&cursor.name)), None)?;
-        known.by_name.insert(options.name.clone(), Arc::clone(&registered));
+        known.half_made.remove(&options.name);
         Ok(registered)
     }
 
     /// Writes down which consumers there are: those known, with one more or one less. A consumer's file comes before its name in here, and
     /// its name goes before its file: a name without a file is a loss, and told.
     fn write_registry(&self, known: &Known, with: Option<&str>, without: Option<&str>) -> Result<()> {
-        let sound = known.by_name.keys().map(|name| cursor::file_name(name));
+        let made = known.by_name.keys().filter(|name| !known.half_made.contains(*name));
+        let sound = made.map(|name| cursor::file_name(name));
         let mut files: BTreeSet<String> = sound.chain(known.damaged.keys().cloned()).collect();
         files.extend(with.map(str::to_owned));
         if let Some(without) = without {
@@ -267,10 +285,11 @@ impl Consumers {
         cursor.committed_ms = self.log.now_ms();
         cursor.anchor = self.log.anchor(to)?;
         cursor.seq += 1;
-        let registered = self.register(cursor.clone());
+        let registered = self.register(cursor.clone(), true);
         self.write_file(&cursor)?;
         self.write_registry(&known, Some(&file), None)?;
         known.damaged.remove(&file);
+        known.half_made.remove(name);
         known.by_name.insert(name.to_owned(), registered);
         Ok(())
     }
@@ -300,6 +319,7 @@ impl Consumers {
         let removed = removed.and_then(|()| storage.sync_dir());
         removed.map_err(|e| Error::io("remove", self.log.path(&file), e))?;
         known.damaged.remove(&file);
+        known.half_made.remove(name);
         known.by_name.remove(name);
         Ok(())
     }
@@ -341,27 +361,50 @@ impl Consumers {
         cursor.committed = offset;
         cursor.committed_ms = self.log.now_ms();
         cursor.anchor = anchor;
-        let name = cursor::file_name(&cursor.name);
-        let written = (|| {
-            let file = match &state.file {
-                Some(file) => Arc::clone(file),
-                None => {
-                    let opened = self.log.storage.open(&name, Access::ReadWrite);
-                    let opened = opened.map_err(|e| Error::io("open", self.log.path(&name), e))?;
-                    Arc::clone(state.file.insert(opened))
-                }
-            };
-            let (pos, slot) = cursor.encode();
-            write_all_at(&*file, pos, &slot).map_err(|e| Error::io("write", self.log.path(&name), e))?;
-            file.sync_data().map_err(|e| Error::io("sync", self.log.path(&name), e))
-        })();
-        if let Err(e) = written {
+        if let Err(e) = self.write_slot(state, &cursor) {
             // What the slot holds now is unknown; the other one is in force. The same slot is written next, if ever.
             state.failed = Some(Arc::new(e.clone()));
             return Err(e);
         }
         state.cursor = cursor;
+        state.settled = true;
         registered.pin.set(offset);
         Ok(())
+    }
+
+    /// Writes the slot of a cursor, durably.
+    fn write_slot(&self, state: &mut State, cursor: &Cursor) -> Result<()> {
+        let name = cursor::file_name(&cursor.name);
+        let failed = |op| move |e| Error::io(op, self.log.path(&cursor::file_name(&cursor.name)), e);
+        let file = match &state.file {
+            Some(file) => Arc::clone(file),
+            None => {
+                let opened = self
+                    .log
+                    .storage
+                    .open(&name, Access::ReadWrite)
+                    .map_err(failed("open"))?;
+                Arc::clone(state.file.insert(opened))
+            }
+        };
+        let (pos, slot) = cursor.encode();
+        write_all_at(&*file, pos, &slot).map_err(failed("write"))?;
+        file.sync_data().map_err(failed("sync"))
+    }
+
+    /// Removes segments that nobody needs: see [`Log::retain`]. Positions that were read from files are written again first, once, so
+    /// that no consumer falls back behind what was removed.
+    pub(crate) fn retain(&self, floor: Option<Offset>) -> Result<RetentionReport> {
+        let known = self.known.lock();
+        for registered in known.by_name.values() {
+            let mut state = registered.state.lock();
+            if !state.settled {
+                let cursor = state.cursor.clone();
+                self.write_slot(&mut state, &cursor)?;
+                state.settled = true;
+            }
+        }
+        drop(known);
+        self.log.retain(floor)
     }
 }

@@ -15,7 +15,7 @@ use crate::offset::Offset;
 use crate::options::Options;
 use crate::segment::Segment;
 use crate::stats::Counters;
-use crate::storage::{Access, LockError, Storage, StorageFile, StorageLock, replace_file};
+use crate::storage::{Access, LockError, Storage, StorageFile, StorageLock, replace_file, write_all_at};
 
 /// A log just opened, and the files of its consumers, which are not the log's business.
 pub(crate) struct Opened {
@@ -53,8 +53,8 @@ impl Log {
             }
         };
         examined.report.created = created;
-        remove_all(&*storage, &examined.leftovers)?;
         let meta = open_meta(&*storage, Access::ReadWrite)?;
+        remove_leftovers(&*storage, &examined, &*meta)?;
         let opened = Self::build(storage, options, examined, meta, Some(lock))?;
         opened.log.settle_at_open()?;
         Ok(opened)
@@ -159,10 +159,11 @@ impl Log {
                 dir: self.storage.root().to_path_buf(),
             });
         };
-        remove_all(&*self.storage, &examined.leftovers)?;
+        let file = open_meta(&*self.storage, Access::ReadWrite)?;
+        remove_leftovers(&*self.storage, &examined, &*file)?;
         Ok(Reloaded {
             core: core(&self.storage, &examined, true)?,
-            file: open_meta(&*self.storage, Access::ReadWrite)?,
+            file,
             meta: examined.meta,
             segments: examined.segments,
             cursors: examined.cursors,
@@ -222,16 +223,8 @@ fn acquire(storage: &dyn Storage, create: bool) -> Result<Box<dyn StorageLock>> 
     let dir = || storage.root().to_path_buf();
     let path = || dir().display().to_string();
     let names = match storage.list() {
-        Ok(names) => names,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            if !create {
-                return Err(Error::NotFound { dir: dir() });
-            }
-            storage
-                .create_root()
-                .map_err(|e| Error::io("create the directory", path(), e))?;
-            Vec::new()
-        }
+        Ok(names) => Some(names),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
         Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
             return Err(Error::NotALog {
                 dir: dir(),
@@ -241,12 +234,17 @@ fn acquire(storage: &dyn Storage, create: bool) -> Result<Box<dyn StorageLock>> 
         Err(e) => return Err(Error::io("list", path(), e)),
     };
     // Nothing, not even a lock file, is left in a directory that is not ours.
-    let ours = names.iter().any(|n| n == meta::FILE_NAME);
+    let ours = names.iter().flatten().any(|n| n == meta::FILE_NAME);
     if !ours {
         if !create {
             return Err(Error::NotFound { dir: dir() });
         }
-        recovery::check_vacant(storage)?;
+        if names.is_some() {
+            recovery::check_vacant(storage)?;
+        }
+        storage
+            .create_root()
+            .map_err(|e| Error::io("create the directory", path(), e))?;
     }
     let owner = format!("process {}", std::process::id());
     storage.try_lock(LOCK_FILE, &owner).map_err(|e| match e {
@@ -280,6 +278,25 @@ fn new_id(options: &Options) -> LogId {
         half.copy_from_slice(&word.to_le_bytes());
     }
     id
+}
+
+/// Removes what is no part of the log.
+///
+/// That segments are none is for the meta file to say, and what can be read there may never have reached the disk, if the sync of whoever
+/// wrote it failed. So it is written again first.
+fn remove_leftovers(storage: &dyn Storage, examined: &Examined, file: &dyn StorageFile) -> Result<()> {
+    if examined.leftovers.is_empty() {
+        return Ok(());
+    }
+    let (pos, slot) = examined.meta.encode();
+    let written = write_all_at(file, pos, &slot).and_then(|()| file.sync_data());
+    let path = || storage.root().join(meta::FILE_NAME).display().to_string();
+    match written.map_err(|e| Error::io("write again", path(), e)) {
+        Ok(()) => remove_all(storage, &examined.leftovers),
+        // They stay for an open with space.
+        Err(Error::NoSpace { .. }) => Ok(()),
+        Err(e) => Err(e),
+    }
 }
 
 fn remove_all(storage: &dyn Storage, names: &[String]) -> Result<()> {

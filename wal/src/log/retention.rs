@@ -149,11 +149,7 @@ impl Log {
                 true
             }
         });
-        // Until then a crash may bring the files back, as left-overs.
-        let root = self.storage.root().display().to_string();
-        self.storage
-            .sync_dir()
-            .map_err(|e| Error::io("sync the directory", root, e))?;
+        // Not synced: a crash may bring some of them back, as left-overs, and the next open removes those.
         failed.map_or(Ok(()), Err)
     }
 

@@ -18,6 +18,14 @@ use crate::offset::Offset;
 use crate::options::{Durability, FsyncPolicy};
 use crate::storage::write_all_at;
 
+/// What the background thread is to do beyond the log itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Called {
+    /// What [`Log::call_by`] asked for.
+    pub(crate) caller: bool,
+    pub(crate) retention: bool,
+}
+
 impl Log {
     /// Waits until everything below `appended.end` has reached `durability`, doing the work where nobody else is.
     pub(crate) fn wait(&self, appended: Sequenced, durability: Durability) -> Result<()> {
@@ -212,13 +220,16 @@ impl Log {
         self.schedule_sync(&mut self.core.lock());
     }
 
-    /// Does what is due. Called by the background thread only. Returns whether it is time for what [`Log::call_by`] asked for.
-    pub(crate) fn tick(&self) -> bool {
+    /// Does what is due. Called by the background thread only. Returns what is due beyond that.
+    pub(crate) fn tick(&self) -> Called {
         let mut core = self.core.lock();
         let now = Instant::now();
         let past = |due: Option<Instant>| due.is_some_and(|due| due <= now);
-        let called = past(core.due.caller);
-        if called {
+        let mut called = Called {
+            caller: past(core.due.caller),
+            retention: false,
+        };
+        if called.caller {
             core.due.caller = None;
         }
         if core.poison.is_some() || core.closed {
@@ -248,16 +259,19 @@ impl Log {
         }
         if past(core.due.retain) {
             core.due.retain = None;
-            drop(core);
-            let error = self.retain(None).err();
-            core = self.core.lock();
-            core.retention_error = error;
-            if let Some(age) = self.options.retention.age_max {
-                let again = (age / 16).clamp(Duration::from_millis(100), Duration::from_secs(60));
-                self.schedule_retention(&mut core, Instant::now() + again);
-            }
+            called.retention = true;
         }
         called
+    }
+
+    /// Notes how retention in the background went, and when it is due again.
+    pub(crate) fn retained(&self, error: Option<Error>) {
+        let mut core = self.core.lock();
+        core.retention_error = error;
+        if let Some(age) = self.options.retention.age_max {
+            let again = (age / 16).clamp(Duration::from_millis(100), Duration::from_secs(60));
+            self.schedule_retention(&mut core, Instant::now() + again);
+        }
     }
 
     /// Arranges that retention runs, where anything was asked of it.

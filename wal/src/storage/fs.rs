@@ -31,7 +31,8 @@ impl Storage for FsStorage {
     fn create_root(&self) -> io::Result<()> {
         match fs::create_dir(&self.root) {
             Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && self.root.is_dir() => return Ok(()),
+            // Whoever made it may not have made its name durable.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && self.root.is_dir() => {}
             Err(e) => return Err(e),
         }
         let parent = match self.root.parent() {

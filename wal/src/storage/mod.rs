@@ -39,8 +39,8 @@ pub trait Storage: Debug + Send + Sync {
     /// Where this is, for messages. A simulator may answer any name.
     fn root(&self) -> &Path;
 
-    /// Creates the directory where it is missing, and makes its own name durable in its parent. The parent must
-    /// exist. Succeeds without effect when the directory is there.
+    /// Creates the directory where it is missing, and makes its own name durable in its parent, also when it is there: whoever made it
+    /// may have failed to. The parent must exist.
     fn create_root(&self) -> io::Result<()>;
 
     /// Names of the files in the directory, in no particular order. Subdirectories are left out, and so are names

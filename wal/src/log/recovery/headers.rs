@@ -227,7 +227,7 @@ impl Examination<'_> {
             self.note(
                 segment.path(),
                 walk.pos,
-                "the seal of this segment is damaged; all its records are there",
+                "the seal of this segment is damaged, or torn by a crash; all its records are there",
             );
         }
         Ok(())

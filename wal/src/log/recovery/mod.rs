@@ -312,7 +312,10 @@ impl Examination<'_> {
             self.note(
                 last.path(),
                 skipped.from,
-                format!("a control frame is damaged ({}); it carries no record", skipped.error),
+                format!(
+                    "a frame without records is damaged, or torn by a crash ({})",
+                    skipped.error
+                ),
             );
         }
         Ok(Stop {

@@ -28,7 +28,8 @@ struct File {
     sectors: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
-/// Everything that a crash decides, in order: for each file its length, then its sectors; then each change of names.
+/// Everything that a crash decides, in order: for each file its length, then its sectors; then each change of names; then the
+/// directory itself.
 pub(super) struct Space<'a> {
     disk: &'a Disk,
     files: Vec<(InodeId, File)>,
@@ -102,6 +103,9 @@ impl<'a> Space<'a> {
             files.push((id, file));
         }
         choices.extend(disk.name_ops.iter().map(|_| Choice { plain: 2, torn: 0 }));
+        if disk.exists && !disk.exists_durably {
+            choices.push(Choice { plain: 2, torn: 0 });
+        }
         Self { disk, files, choices }
     }
 
@@ -166,7 +170,8 @@ impl<'a> Space<'a> {
 
     /// Nothing kept, all kept, only names, only contents.
     fn extremes(&self) -> [Vec<usize>; 4] {
-        let names = self.choices.len() - self.disk.name_ops.len();
+        let of_files = |(_, file): &(InodeId, File)| 1 + file.sectors.len();
+        let names: usize = self.files.iter().map(of_files).sum();
         let pick = |data: bool, name: bool| {
             let kept = |(n, c): (usize, &Choice)| {
                 if if n < names { data } else { name } {
@@ -237,6 +242,9 @@ impl<'a> Space<'a> {
                 op.apply(&mut names);
             }
         }
+        if self.disk.exists && !self.disk.exists_durably && picks.next() == Some(0) {
+            return Disk::default();
+        }
         let files = names.into_iter().map(|(name, id)| {
             let durable = || {
                 self.disk
@@ -247,7 +255,7 @@ impl<'a> Space<'a> {
             (name, contents.get(&id).cloned().unwrap_or_else(durable))
         });
         let mut image = Disk::of(files);
-        image.exists = self.disk.exists;
+        (image.exists, image.exists_durably) = (self.disk.exists, self.disk.exists);
         image
     }
 }

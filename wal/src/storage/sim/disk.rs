@@ -12,6 +12,8 @@ pub(super) type InodeId = u64;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
     pub(super) exists: bool,
+    /// Whether the directory itself would survive.
+    pub(super) exists_durably: bool,
     inodes: BTreeMap<InodeId, Inode>,
     next_inode: InodeId,
     /// Names that would survive.
@@ -192,6 +194,14 @@ impl Disk {
         self.inodes.get(self.names.get(name)?)
     }
 
+    /// The name of a file, as seen, if it has one.
+    pub(super) fn name_of(&self, id: InodeId) -> Option<&str> {
+        self.names
+            .iter()
+            .find(|(_, named)| **named == id)
+            .map(|(name, _)| &name[..])
+    }
+
     /// Bytes of all files, as seen.
     pub(super) fn used(&self) -> u64 {
         let linked = self.names.values().filter_map(|id| self.inodes.get(id));
@@ -217,6 +227,7 @@ impl Disk {
     pub(super) fn of(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
         let mut disk = Self {
             exists: true,
+            exists_durably: true,
             ..Self::default()
         };
         for (name, content) in files {

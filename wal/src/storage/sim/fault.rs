@@ -1,9 +1,11 @@
 //! Operations, and what may go wrong with them.
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 /// Kinds of operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OpKind {
     /// [`super::super::Storage::create_root`].
@@ -52,7 +54,7 @@ pub struct Op {
     pub mutation: u64,
     /// What it is.
     pub kind: OpKind,
-    /// The file, by its name when it was opened; empty for the directory.
+    /// The file, by the name that it has now, or had when it was opened if it has none; empty for the directory.
     pub file: String,
     /// Byte position; a new length, for `SetLen`.
     pub pos: u64,
@@ -72,27 +74,45 @@ pub enum FaultKind {
     Short(usize),
     /// The operation does nothing and is to be tried again.
     Interrupted,
-    /// A data sync fails. What it was to write never reaches the disk, and a later sync that succeeds does not change that.
+    /// A data sync fails. What it was to write never reaches the disk, and a later sync that succeeds does not change that. At the
+    /// creation of the directory: it is there, but its name is not durable.
     SyncFails {
         /// Whether reads show the old content from then on (as on file systems that drop such pages), or still the new (as on those that
         /// keep them).
         drop_dirty: bool,
     },
-    /// A sync says that it succeeded and does nothing. For tests of tests: one of them must notice.
+    /// A sync, also that of a new directory's name, says that it succeeded and does nothing. For tests of tests: one of them must notice.
     IgnoreSync,
     /// The operation panics.
     Panic,
 }
 
 /// A fault to come. Matches the first operation of its kind, once, unless told otherwise.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "hand it to `SimStorage::inject`"]
 pub struct Fault {
     pub(super) op: OpKind,
     pub(super) kind: FaultKind,
     file: String,
+    only_if: Option<Condition>,
     wait: u64,
     times: u64,
+}
+
+type Condition = Arc<dyn Fn(&Op, Option<&Op>) -> bool + Send + Sync>;
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            op,
+            kind,
+            file,
+            wait,
+            times,
+            ..
+        } = self;
+        write!(f, "{kind:?} at {op:?} on {file:?}, after {wait}, {times} times")
+    }
 }
 
 impl Fault {
@@ -102,6 +122,7 @@ impl Fault {
             op,
             kind,
             file: String::new(),
+            only_if: None,
             wait: 0,
             times: 1,
         }
@@ -110,6 +131,12 @@ impl Fault {
     /// Only on files whose name contains `part`.
     pub fn on_file(mut self, part: &str) -> Self {
         part.clone_into(&mut self.file);
+        self
+    }
+
+    /// Only where `condition` holds of the operation and of the change before it, if there was one.
+    pub fn only_if(mut self, condition: impl Fn(&Op, Option<&Op>) -> bool + Send + Sync + 'static) -> Self {
+        self.only_if = Some(Arc::new(condition));
         self
     }
 
@@ -131,8 +158,11 @@ impl Fault {
     }
 
     /// Whether it strikes now.
-    pub(super) fn strikes(&mut self, op: &Op) -> bool {
+    pub(super) fn strikes(&mut self, op: &Op, before: Option<&Op>) -> bool {
         if op.kind != self.op || !op.file.contains(&self.file) || self.times == 0 {
+            return false;
+        }
+        if self.only_if.as_ref().is_some_and(|holds| !holds(op, before)) {
             return false;
         }
         if self.wait > 0 {

@@ -59,6 +59,7 @@ struct State {
     ops: u64,
     mutations: u64,
     trace: Option<Vec<Op>>,
+    last_change: Option<Op>,
     crash: Option<Crash>,
     crashed: bool,
     faults: Vec<Fault>,
@@ -391,9 +392,16 @@ impl Machine {
             }
             state.mutations += 1;
         }
-        let fault = state.faults.iter_mut().find_map(|f| f.strikes(&op).then_some(f.kind));
+        let before = state.last_change.as_ref();
+        let fault = state
+            .faults
+            .iter_mut()
+            .find_map(|f| f.strikes(&op, before).then_some(f.kind));
         if let Some(trace) = &mut state.trace {
-            trace.push(op);
+            trace.push(op.clone());
+        }
+        if kind.is_mutation() {
+            state.last_change = Some(op);
         }
         let verdict = Verdict {
             fault,
@@ -442,7 +450,13 @@ impl Storage for SimStorage {
 
     fn create_root(&self) -> io::Result<()> {
         let verdict = self.machine.begin(None, OpKind::CreateRoot, "", 0, 0)?;
-        self.machine.state.lock().disk.exists = true;
+        let disk = &mut self.machine.state.lock().disk;
+        disk.exists = true;
+        match verdict.fault {
+            Some(FaultKind::SyncFails { .. }) => return Err(io::Error::other("simulated failure of a sync")),
+            Some(FaultKind::IgnoreSync) => {}
+            _ => disk.exists_durably = true,
+        }
         verdict.end(())
     }
 
@@ -581,7 +595,9 @@ impl SimFile {
         if kind.is_mutation() && kind != OpKind::SyncData && !self.writable {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        self.machine.begin(Some(self.life), kind, &self.name, pos, len)
+        let now = self.machine.state.lock().disk.name_of(self.inode).map(str::to_owned);
+        let name = now.as_ref().unwrap_or(&self.name);
+        self.machine.begin(Some(self.life), kind, name, pos, len)
     }
 }
 

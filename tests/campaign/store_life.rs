@@ -3,31 +3,31 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kv::{Batch, Durability, History as KeptLog, Options, Store};
+use kv::{Batch, Durability, History, Options, Store};
+use serde::{Deserialize, Serialize};
 use wal::storage::Storage;
 use wal::storage::sim::SimStorage;
 
-use super::engine::{History, Oracle};
+use super::life::{Lab, Oracle};
+use super::log_life::Level;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// One step of a store's life.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Step {
     /// Closes in order if it is open, and opens.
     Open,
     /// Drops the handle without closing in order.
     Kill,
     /// Puts two keys, one of them large, and deletes a third, at once.
-    Write(u8, Durability),
+    Write(u8, #[serde(with = "Level")] Durability),
     /// Swaps one key if it is as it was.
     Swap(u8),
     Sync,
     Checkpoint,
     Backup,
 }
-
-pub struct StoreHistory(pub Vec<Step>);
 
 fn options() -> Options {
     let log = wal::Options::new()
@@ -36,7 +36,7 @@ fn options() -> Options {
     Options::new()
         .log(log)
         .checkpoint_bytes(0)
-        .history(KeptLog::Checkpoints)
+        .history(History::Checkpoints)
 }
 
 fn open(disk: &SimStorage) -> kv::Result<Store> {
@@ -52,6 +52,7 @@ struct Known {
 
 struct Life<'a> {
     disk: &'a SimStorage,
+    lab: &'a Lab<'a>,
     store: Option<Store>,
     known: Known,
 }
@@ -76,9 +77,7 @@ impl Life<'_> {
                     store.close()?;
                     self.known.durable = self.written();
                 }
-                self.store = Some(open(self.disk)?);
-                self.known.durable = self.store()?.applied() as usize;
-                self.known.states.truncate(self.known.durable + 1);
+                self.open()?;
             }
             Step::Kill => {
                 self.disk.process_kill();
@@ -115,57 +114,81 @@ impl Life<'_> {
                 self.known.durable = self.known.durable.max(at as usize);
             }
             Step::Backup => {
-                let copy = SimStorage::missing();
+                let copy = self.lab.missing();
                 let end = self.store()?.backup_to(&(Arc::new(copy.clone()) as Arc<dyn Storage>))?;
                 self.known.durable = self.known.durable.max(end as usize);
-                let copied = open(&copy)?;
-                assert!(
-                    contents(&copied.snapshot()) == self.known.states[end as usize],
-                    "the backup is another state"
-                );
+                // It is whole whatever becomes of its machine.
+                copy.for_each_crash_image(8, 1, |image| {
+                    let copied = open(&image).unwrap_or_else(|e| panic!("the backup does not open: {e}"));
+                    assert!(
+                        copied.report().unusable.is_empty(),
+                        "a checkpoint of the backup is damaged"
+                    );
+                    let state = contents(&copied.snapshot());
+                    assert!(state == self.known.states[end as usize], "the backup is another state");
+                });
             }
         }
         Ok(())
     }
+
+    fn open(&mut self) -> kv::Result<()> {
+        let store = open(self.disk)?;
+        self.look(&store);
+        self.store = Some(store);
+        Ok(())
+    }
+
+    fn look(&mut self, store: &Store) {
+        let applied = store.applied() as usize;
+        assert!(applied >= self.known.durable, "opening lost what was durable");
+        self.known.durable = applied;
+        self.known.states.truncate(applied + 1);
+    }
+
+    /// After a fault: what a program does that wants to go on.
+    fn carry_on(&mut self) {
+        let Some(store) = self.store.take() else {
+            self.open().unwrap_or_else(|e| panic!("opening again: {e}"));
+            return;
+        };
+        match store.reopen() {
+            Ok(()) => self.look(&store),
+            // Not stopped: what failed was not given an offset.
+            Err(kv::Error::Log(wal::Error::InvalidOption { .. })) => {
+                self.known.states.truncate(store.applied() as usize + 1);
+            }
+            Err(e) => panic!("reopening: {e}"),
+        }
+        self.store = Some(store);
+    }
 }
 
-impl History for StoreHistory {
-    fn describe(&self) -> String {
-        format!("store {:?}", self.0)
-    }
-
-    fn live(&self, disk: &SimStorage) -> Box<dyn Oracle> {
-        let mut life = Life {
-            disk,
-            store: None,
-            known: Known {
-                states: vec![Map::new()],
-                durable: 0,
-            },
-        };
-        for step in &self.0 {
-            if let Err(e) = life.step(*step) {
-                let closed = matches!(e, kv::Error::Log(wal::Error::Closed));
-                assert!(disk.crashed() || closed, "{e} at {step:?} of {}", self.describe());
+pub fn live(steps: &[Step], disk: &SimStorage, lab: &Lab<'_>) -> impl Oracle + use<> {
+    let mut life = Life {
+        disk,
+        lab,
+        store: None,
+        known: Known {
+            states: vec![Map::new()],
+            durable: 0,
+        },
+    };
+    for step in steps {
+        if let Err(e) = life.step(*step) {
+            if disk.crashed() || matches!(e, kv::Error::Log(wal::Error::Closed)) {
                 break;
             }
+            assert!(lab.made().iter().any(|disk| disk.faults_hit() > 0), "{e} at {step:?}");
+            life.carry_on();
         }
-        Box::new(life.known)
     }
-
-    fn shorter(&self) -> Vec<Box<dyn History>> {
-        let without = |n: usize| {
-            let mut steps = self.0.clone();
-            steps.remove(n);
-            Box::new(Self(steps)) as Box<dyn History>
-        };
-        (0..self.0.len()).rev().map(without).collect()
-    }
+    life.known
 }
 
 impl Oracle for Known {
-    fn check(&self, image: &SimStorage) {
-        let store = open(image).unwrap_or_else(|e| panic!("a crash stopped open: {e}"));
+    fn check(&self, disk: &SimStorage) {
+        let store = open(disk).unwrap_or_else(|e| panic!("a crash stopped open: {e}"));
         let snapshot = store.snapshot();
         let at = snapshot.offset() as usize;
         assert!(at >= self.durable, "{} durable, the state is at {at}", self.durable);
@@ -179,16 +202,16 @@ impl Oracle for Known {
         store.put("on", "x").unwrap_or_else(|e| panic!("{e}"));
         store.close().unwrap_or_else(|e| panic!("{e}"));
         drop(store);
-        let verified = kv::verify(&(Arc::new(image.clone()) as Arc<dyn Storage>)).unwrap_or_else(|e| panic!("{e}"));
+        let verified = kv::verify(&(Arc::new(disk.clone()) as Arc<dyn Storage>)).unwrap_or_else(|e| panic!("{e}"));
         assert!(verified.is_clean(), "verify: {verified:?}");
-        let store = open(image).unwrap_or_else(|e| panic!("{e}"));
+        let store = open(disk).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(store.applied() as usize, at + 1);
         assert!(store.contains("on").unwrap_or_default());
     }
 
-    fn recover(&self, image: &SimStorage) -> Box<dyn Oracle> {
+    fn recover(&self, disk: &SimStorage) -> Box<dyn Oracle> {
         let mut known = self.clone();
-        if let Ok(store) = open(image) {
+        if let Ok(store) = open(disk) {
             let at = store.applied() as usize;
             known.durable = at;
             known.states.truncate(at + 1);

@@ -3,12 +3,13 @@
 use wal::Delivery::{AtLeastOnce, AtMostOnce};
 use wal::Durability::{Buffered, Durable, Written};
 
-use super::engine::History;
-use super::log_history::{LogHistory, Policy, Step as L};
-use super::store_history::{Step as S, StoreHistory};
+use super::life::Life;
+use super::log_life::{Policy, Step as L};
+use super::store_life::Step as S;
+use super::threads_life::Plan;
 
 /// Lives that somebody thought of.
-pub fn named() -> Vec<Box<dyn History>> {
+pub fn named() -> Vec<Life> {
     let (always, os) = (L::Open(Policy::Always), L::Open(Policy::Os));
     let logs = [
         vec![always],
@@ -112,7 +113,38 @@ pub fn named() -> Vec<Box<dyn History>> {
             os,
             L::Append(10, Durable),
         ],
+        // What a consumer has committed, another process relies on.
+        vec![
+            os,
+            L::Batch(2, 600),
+            L::Batch(2, 600),
+            L::Batch(2, 600),
+            L::Consume(3, AtLeastOnce),
+            os,
+            L::Remove,
+            L::Kill,
+            os,
+            L::Consume(9, AtMostOnce),
+            L::Remove,
+        ],
         vec![os, L::Append(50, Written), L::Backup, L::Append(50, Durable), L::Backup],
+        // Syncs by the clock.
+        vec![
+            L::Open(Policy::Group),
+            L::Append(90, Durable),
+            L::Batch(3, 400),
+            L::Append(700, Written),
+            L::Append(10, Durable),
+        ],
+        vec![
+            L::Open(Policy::Interval),
+            L::Append(90, Written),
+            L::Append(900, Written),
+            L::Append(800, Buffered),
+            L::Append(10, Written),
+            L::Sync,
+            L::Append(10, Written),
+        ],
     ];
     let stores = [
         vec![
@@ -152,6 +184,16 @@ pub fn named() -> Vec<Box<dyn History>> {
             S::Checkpoint,
             S::Backup,
         ],
+        // Segments go on the word of a checkpoint that nothing else has made durable.
+        vec![
+            S::Open,
+            S::Write(3, Durable),
+            S::Write(7, Durable),
+            S::Write(11, Durable),
+            S::Checkpoint,
+            S::Swap(1),
+            S::Checkpoint,
+        ],
         // Enough for segments to go.
         vec![
             S::Open,
@@ -170,22 +212,32 @@ pub fn named() -> Vec<Box<dyn History>> {
             S::Write(2, Durable),
         ],
     ];
-    let logs = logs
-        .into_iter()
-        .map(|steps| Box::new(LogHistory(steps)) as Box<dyn History>);
-    logs.chain(
-        stores
-            .into_iter()
-            .map(|steps| Box::new(StoreHistory(steps)) as Box<dyn History>),
-    )
-    .collect()
+    let threads = [Policy::Always, Policy::Group, Policy::Interval, Policy::Os].map(|policy| {
+        Life::Threads(Plan {
+            policy,
+            threads: 3,
+            appends: 4,
+            seed: 7,
+        })
+    });
+    let logs = logs.into_iter().map(Life::Log);
+    let stores = stores.into_iter().map(Life::Store);
+    logs.chain(stores).chain(threads).collect()
 }
 
 /// Numbers that are the same for the same seed.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5555);
+        for _ in 0..3 {
+            random.below(2);
+        }
+        random
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -195,10 +247,21 @@ impl Random {
 }
 
 /// A life that nobody thought of.
-pub fn random(seed: u64) -> Box<dyn History> {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5555);
-    for _ in 0..3 {
-        random.below(2);
+pub fn random(seed: u64) -> Life {
+    let mut random = Random::new(seed);
+    let policy = |random: &mut Random| match random.below(8) {
+        0 => Policy::Group,
+        1 => Policy::Interval,
+        2..5 => Policy::Os,
+        _ => Policy::Always,
+    };
+    if random.below(8) == 0 {
+        return Life::Threads(Plan {
+            policy: policy(&mut random),
+            threads: 2 + random.below(3) as u8,
+            appends: 2 + random.below(4) as u8,
+            seed,
+        });
     }
     let steps = 5 + random.below(6);
     let durability = |random: &mut Random| if random.below(2) == 0 { Durable } else { Written };
@@ -218,15 +281,8 @@ pub fn random(seed: u64) -> Box<dyn History> {
                 life.extend([S::Kill, S::Open]);
             }
         }
-        return Box::new(StoreHistory(life));
+        return Life::Store(life);
     }
-    let policy = |random: &mut Random| {
-        if random.below(2) == 0 {
-            Policy::Always
-        } else {
-            Policy::Os
-        }
-    };
     let mut life = vec![L::Open(policy(&mut random))];
     for _ in 0..steps {
         let len = random.below(40) * random.below(30);
@@ -248,5 +304,5 @@ pub fn random(seed: u64) -> Box<dyn History> {
             life.extend([L::Kill, L::Open(policy(&mut random))]);
         }
     }
-    Box::new(LogHistory(life))
+    Life::Log(life)
 }

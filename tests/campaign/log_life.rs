@@ -4,46 +4,66 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use wal::storage::Storage;
 use wal::storage::sim::SimStorage;
 use wal::{Consumer, Delivery, Durability, FsyncPolicy, Options, Wal};
 
-use super::engine::{History, Oracle};
+use super::life::{Lab, Oracle};
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Durability")]
+pub enum Level {
+    Buffered,
+    Written,
+    Durable,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Delivery")]
+enum Promise {
+    AtLeastOnce,
+    AtMostOnce,
+}
 
 /// One step of a log's life.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Step {
     /// Closes in order if it is open, and opens.
     Open(Policy),
     /// Drops the handle without closing in order: as a crash of the process alone.
     Kill,
-    Append(usize, Durability),
+    Append(usize, #[serde(with = "Level")] Durability),
     /// So many records of so many bytes each, at once.
     Batch(usize, usize),
     Sync,
     Rotate,
     /// Takes up to so many records, and commits.
-    Consume(usize, Delivery),
-    /// Removes whole segments below what the consumer has committed.
+    Consume(usize, #[serde(with = "Promise")] Delivery),
+    /// Removes whole segments as far as the consumer lets go, everything where there is none.
     Remove,
     RemoveConsumer,
     /// Copies the log to another disk, and checks the copy.
     Backup,
 }
 
-/// Policies without a clock.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The policies, with delays that suit a test. Under the last two the disk's changes are not the same in every run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Policy {
     Always,
     Os,
+    Group,
+    Interval,
 }
 
-pub struct LogHistory(pub Vec<Step>);
-
-fn options(policy: Policy) -> Options {
+pub fn options(policy: Policy) -> Options {
     let policy = match policy {
         Policy::Always => FsyncPolicy::Always,
         Policy::Os => FsyncPolicy::Os,
+        Policy::Group => FsyncPolicy::Group {
+            max_delay: Duration::from_micros(50),
+        },
+        Policy::Interval => FsyncPolicy::Interval(Duration::from_micros(50)),
     };
     // Marks come from a clock; here every run must be the same.
     Options::new()
@@ -75,6 +95,8 @@ struct Known {
 
 struct Life<'a> {
     disk: &'a SimStorage,
+    lab: &'a Lab<'a>,
+    policy: Policy,
     log: Option<Wal>,
     known: Known,
 }
@@ -91,15 +113,12 @@ impl Life<'_> {
     fn step(&mut self, step: Step) -> wal::Result<()> {
         match step {
             Step::Open(policy) => {
+                self.policy = policy;
                 if let Some(log) = self.log.take() {
                     log.close()?;
                     self.known.durable = self.known.written.len() as u64;
                 }
-                self.log = Some(options(policy).open_storage(Arc::new(self.disk.clone()))?);
-                // Whole records that opening found are durable from then on; what was in memory when a process died is gone.
-                self.known.durable = self.log()?.durable_end();
-                let end = self.log()?.end() as usize;
-                self.known.written.truncate(end);
+                self.open()?;
             }
             Step::Kill => {
                 self.disk.process_kill();
@@ -130,6 +149,7 @@ impl Life<'_> {
                 self.known.consumer.get_or_insert(false);
                 let mut consumer = self.consumer(delivery)?;
                 self.known.consumer = Some(true);
+                self.known.committed = consumer.committed();
                 // Under at most once the batch is committed before it is handed out.
                 let most = (consumer.position() + max as u64).min(self.log()?.durable_end());
                 self.known.committing = self.known.committing.max(most);
@@ -139,8 +159,15 @@ impl Life<'_> {
                 self.known.committing = self.known.committed;
             }
             Step::Remove => {
-                self.known.floor = self.known.committed;
-                self.log()?.remove_before(self.known.floor)?;
+                let end = self.log()?.durable_end();
+                let consumed = self.known.committed.max(self.known.committing);
+                let floor = if self.known.consumer == Some(true) {
+                    consumed
+                } else {
+                    end
+                };
+                self.known.floor = self.known.floor.max(floor);
+                self.log()?.remove_before(end)?;
             }
             Step::RemoveConsumer => {
                 if self.known.consumer == Some(true) {
@@ -152,15 +179,54 @@ impl Life<'_> {
                 }
             }
             Step::Backup => {
-                let copy = SimStorage::missing();
+                let copy = self.lab.missing();
                 let end = self.log()?.backup_to(&(Arc::new(copy.clone()) as Arc<dyn Storage>))?;
                 self.known.durable = self.known.durable.max(end);
-                let copied = options(Policy::Always).open_storage(Arc::new(copy))?;
-                assert_eq!(copied.end(), end);
-                assert_records(&copied, &self.known.written);
+                // It is whole whatever becomes of its machine.
+                copy.for_each_crash_image(8, 1, |image| {
+                    let copied = options(Policy::Always).open_storage(Arc::new(image));
+                    let copied = copied.unwrap_or_else(|e| panic!("the backup does not open: {e}"));
+                    assert_eq!(copied.end(), end, "the backup lost something");
+                    assert_records(&copied, &self.known.written);
+                });
             }
         }
         Ok(())
+    }
+
+    fn open(&mut self) -> wal::Result<()> {
+        let log = options(self.policy).open_storage(Arc::new(self.disk.clone()))?;
+        self.look(&log);
+        self.log = Some(log);
+        Ok(())
+    }
+
+    /// Whole records that opening found are durable from then on; what was in memory when a process died is gone.
+    fn look(&mut self, log: &Wal) {
+        assert!(log.end() >= self.known.durable, "opening lost what was durable");
+        self.known.durable = log.durable_end();
+        self.truncate(log.end());
+    }
+
+    fn truncate(&mut self, end: u64) {
+        self.known.written.truncate(end as usize);
+        self.known.batches.retain(|batch| batch.end <= end);
+    }
+
+    /// After a fault: what a program does that wants to go on.
+    fn carry_on(&mut self) {
+        let Some(log) = self.log.take() else {
+            self.open().unwrap_or_else(|e| panic!("opening again: {e}"));
+            return;
+        };
+        if log.failure().is_some() {
+            assert!(log.durable_end() >= self.known.durable, "the durable end moved back");
+            log.reopen().unwrap_or_else(|e| panic!("reopening: {e}"));
+            self.look(&log);
+        }
+        // Not stopped: what failed was not given an offset.
+        self.truncate(log.end());
+        self.log = Some(log);
     }
 }
 
@@ -177,43 +243,32 @@ fn assert_records(log: &Wal, written: &[Vec<u8>]) {
     }
 }
 
-impl History for LogHistory {
-    fn describe(&self) -> String {
-        format!("log {:?}", self.0)
-    }
-
-    fn live(&self, disk: &SimStorage) -> Box<dyn Oracle> {
-        let mut life = Life {
-            disk,
-            log: None,
-            known: Known::default(),
-        };
-        for step in &self.0 {
-            if let Err(e) = life.step(*step) {
-                assert!(
-                    disk.crashed() || matches!(e, wal::Error::Closed),
-                    "{e} at {step:?} of {}",
-                    self.describe()
-                );
+pub fn live(steps: &[Step], disk: &SimStorage, lab: &Lab<'_>) -> impl Oracle + use<> {
+    let mut life = Life {
+        disk,
+        lab,
+        policy: Policy::Always,
+        log: None,
+        known: Known::default(),
+    };
+    for step in steps {
+        if let Err(e) = life.step(*step) {
+            if disk.crashed() || matches!(e, wal::Error::Closed) {
                 break;
             }
+            assert!(lab.made().iter().any(|disk| disk.faults_hit() > 0), "{e} at {step:?}");
+            life.carry_on();
         }
-        Box::new(life.known)
+        if let Some(log) = &life.log {
+            life.known.durable = life.known.durable.max(log.durable_end());
+        }
     }
-
-    fn shorter(&self) -> Vec<Box<dyn History>> {
-        let without = |n: usize| {
-            let mut steps = self.0.clone();
-            steps.remove(n);
-            Box::new(Self(steps)) as Box<dyn History>
-        };
-        (0..self.0.len()).rev().map(without).collect()
-    }
+    life.known
 }
 
 impl Oracle for Known {
-    fn check(&self, image: &SimStorage) {
-        let open = || options(Policy::Always).open_storage(Arc::new(image.clone()));
+    fn check(&self, disk: &SimStorage) {
+        let open = || options(Policy::Always).open_storage(Arc::new(disk.clone()));
         let log = open().unwrap_or_else(|e| panic!("a crash stopped open: {e}"));
         let (start, end) = (log.start(), log.end());
         assert!(
@@ -225,6 +280,10 @@ impl Oracle for Known {
         assert!(end <= self.written.len() as u64, "a record that was never appended");
         assert!(start <= self.floor, "removed what was to stay");
         assert_records(&log, &self.written);
+        // A torn slot is noted, since it could be damage; nothing else that is noted comes of a crash.
+        for note in &log.report().notes {
+            assert!(note.what.contains("torn by a crash"), "damaged by a crash: {note:?}");
+        }
         for batch in &self.batches {
             assert!(end <= batch.start || end >= batch.end, "half a batch");
         }
@@ -238,6 +297,7 @@ impl Oracle for Known {
                     consumer.committed
                 );
                 assert!(consumer.committed <= end, "consumer beyond the log");
+                assert!(consumer.committed >= start, "what the consumer needs was removed");
                 drop(log.consumer("c").open_existing().unwrap_or_else(|e| panic!("{e}")));
             }
             (Some(_), None) => panic!("a consumer that was removed is back"),
@@ -247,7 +307,7 @@ impl Oracle for Known {
         assert_eq!(log.append(b"on").unwrap_or_else(|e| panic!("{e}")), end);
         log.close().unwrap_or_else(|e| panic!("{e}"));
         drop(log);
-        let verified = wal::inspect::verify(&(Arc::new(image.clone()) as Arc<dyn Storage>));
+        let verified = wal::inspect::verify(&(Arc::new(disk.clone()) as Arc<dyn Storage>));
         let verified = verified.unwrap_or_else(|e| panic!("{e}"));
         assert!(verified.is_clean(), "verify: {:?}", verified.damage);
         let log = open().unwrap_or_else(|e| panic!("{e}"));
@@ -255,9 +315,9 @@ impl Oracle for Known {
         assert_eq!(log.read(end).unwrap_or_else(|e| panic!("{e}")), b"on");
     }
 
-    fn recover(&self, image: &SimStorage) -> Box<dyn Oracle> {
+    fn recover(&self, disk: &SimStorage) -> Box<dyn Oracle> {
         let mut known = self.clone();
-        if let Ok(log) = options(Policy::Always).open_storage(Arc::new(image.clone())) {
+        if let Ok(log) = options(Policy::Always).open_storage(Arc::new(disk.clone())) {
             let end = log.end();
             // What opening found whole is durable from then on, and what it cut is gone for good.
             known.durable = log.durable_end();
