@@ -395,3 +395,38 @@ fn l11_a_position_that_only_memory_shows_lets_nothing_go() {
     let log = open(&disk);
     assert!(log.consumer("c").open_existing().unwrap().poll(1).unwrap()[0].0 >= start);
 }
+
+#[test]
+fn l10_a_consumer_s_file_that_lost_its_newer_half_is_told_and_brings_no_old_place_back() {
+    for commits in 1..4 {
+        let (disk, log) = filled(5);
+        let mut consumer = log.consumer("c").open().unwrap();
+        for _ in 0..commits {
+            consumer.poll(1).unwrap();
+            consumer.commit().unwrap();
+        }
+        drop(consumer);
+        log.close().unwrap();
+        let file = consumer_file(&disk);
+        let len = disk.read_file(&file).unwrap().len();
+        let mut hurts: Vec<SimStorage> = (0..len).map(|_| disk.fork()).collect();
+        for (cut, hurt) in hurts.iter().enumerate() {
+            hurt.truncate_file(&file, cut);
+        }
+        for half in [0..len / 2, len / 2..len] {
+            let hurt = disk.fork();
+            let mut content = hurt.read_file(&file).unwrap();
+            content[half].fill(0);
+            hurt.write_file(&file, &content);
+            hurts.push(hurt);
+        }
+        for (n, hurt) in hurts.iter().enumerate() {
+            let log = open(hurt);
+            match log.consumer("c").open() {
+                Ok(consumer) => assert_eq!(consumer.committed(), commits, "{n}"),
+                Err(Error::ConsumerDamaged { .. }) => {}
+                Err(e) => panic!("{n}: {e}"),
+            }
+        }
+    }
+}

@@ -550,3 +550,28 @@ fn bad_input_is_told_with_sizes_and_places() {
     log.close().unwrap();
     assert!(matches!(open(&disk), Err(kv::Error::NotAWrite { offset: 0, .. })));
 }
+
+#[test]
+fn k2_a_store_whose_records_are_damaged_does_not_open_and_is_left_as_it_is() {
+    let disk = SimStorage::new();
+    let store = open(&disk).unwrap();
+    for n in 0..9u8 {
+        store.put([n], [n; 300]).unwrap();
+    }
+    disk.process_kill();
+    drop(store);
+    let first = disk.file_names().into_iter().find(|n| n.ends_with(".wal")).unwrap();
+    // In the first segment: the log itself opens, the replay meets it.
+    disk.flip_bit(&first, 4096 + 200, 1);
+    let aside = |disk: &SimStorage| {
+        let disk = disk.fork();
+        disk.remove_file("LOCK");
+        disk.fingerprint()
+    };
+    let before = aside(&disk);
+    for _ in 0..2 {
+        let error = open(&disk).unwrap_err();
+        assert!(matches!(error, kv::Error::Log(wal::Error::Corrupt(_))), "{error}");
+        assert_eq!(aside(&disk), before, "it was changed");
+    }
+}

@@ -44,7 +44,7 @@ pub(crate) fn copy(log: &Arc<Log>, consumers: &Consumers, to: &Arc<dyn Storage>)
         replace_file(&**to, &name, &bytes).map_err(|e| Error::io("write", path(&**to, &name), e))?;
     }
     let meta = Meta {
-        seq: 0,
+        seq: 1,
         newest_gen: mark.generation,
         durable_end: mark.offset,
         ..log.meta()

@@ -348,6 +348,7 @@ fn remains(storage: &Arc<dyn Storage>, notes: &mut Vec<Note>) -> Result<Vec<Part
                 base_offset: base,
                 created_ms: 0,
                 prev: None,
+                reserved: 0,
             },
         };
         if let (Some(pin), Some(before)) = (header.prev, parts.last_mut())

@@ -438,6 +438,15 @@ impl Wal {
     pub fn close(&self) -> Result<()> {
         self.shared.close()
     }
+
+    /// Gives the log up without ending it in order: nothing is written any more, as if the process had died, and the lock is free. For a program that
+    /// finds, after opening, that it must not touch this log: a store whose records cannot be read, say. What was acknowledged durable is;
+    /// everything else gets [`Error::Poisoned`].
+    pub fn abandon(&self) {
+        self.log().stop_for(Error::Closed);
+        // Told to those who waited; nobody is left here.
+        let _ = self.shared.end();
+    }
 }
 
 impl Shared {
@@ -448,12 +457,16 @@ impl Shared {
         } else {
             self.consumers.flush()
         };
+        self.end().and(flushed)
+    }
+
+    fn end(&self) -> Result<()> {
         let closed = self.log.close();
         if let Some(thread) = self.background.lock().take() {
             // A panic there has already stopped the log, and was told.
             let _ = thread.join();
         }
-        closed.and(flushed)
+        closed
     }
 }
 

@@ -76,6 +76,13 @@ impl Store {
             .clone()
             .known_durable(known)
             .open_storage(Arc::clone(&storage))?;
+        Self::open_on(log.clone(), storage, options).inspect_err(|_| {
+            // Damage found by the replay: the log is left as it is.
+            log.abandon();
+        })
+    }
+
+    fn open_on(log: Wal, storage: Arc<dyn Storage>, options: Options) -> Result<Self> {
         // Whole records are durable by now, unless the disk is full: then some wait for the first write.
         let (state, mut report) = load::load(&*storage, &log, log.durable_end())?;
         report.log = log.report();

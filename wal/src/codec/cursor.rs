@@ -49,18 +49,18 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// Where, and what, to write: see [`slots`].
     pub(crate) fn encode(&self) -> (u64, Vec<u8>) {
-        slots::encode(self.seq, &self.value())
+        slots::encode(self.seq, &self.value(self.seq))
     }
 
-    /// A whole file that holds this value alone.
+    /// A whole file that holds this value.
     pub(crate) fn encode_file(&self) -> Vec<u8> {
-        slots::encode_file(self.seq, &self.value())
+        slots::encode_file(self.seq, |seq| self.value(seq))
     }
 
-    fn value(&self) -> Vec<u8> {
+    fn value(&self, seq: u64) -> Vec<u8> {
         let mut bytes = vec![0; LEN];
         put(&mut bytes, 16, &self.log);
-        put(&mut bytes, 32, &self.seq.to_le_bytes());
+        put(&mut bytes, 32, &seq.to_le_bytes());
         put(&mut bytes, 40, &self.committed.to_le_bytes());
         put(&mut bytes, 48, &self.committed_ms.to_le_bytes());
         if let Some(anchor) = self.anchor {
@@ -80,12 +80,12 @@ impl Cursor {
         bytes[78] = u8::from(self.protected);
         bytes[79] = u8::try_from(self.name.len()).expect("names are checked when a consumer is made");
         put(&mut bytes, 80, self.name.as_bytes());
-        finish_header(&mut bytes, MAGIC, u32::from(slots::slot_of(self.seq) == 1));
+        finish_header(&mut bytes, MAGIC, u32::from(slots::slot_of(seq) == 1));
         bytes
     }
 
-    /// The newest value of a file. Also tells whether a copy that was once written is bad.
-    pub(crate) fn decode_file(file: &[u8]) -> Result<(Self, bool), HeaderError> {
+    /// The newest value of a file. Also tells how much of it can be read.
+    pub(crate) fn decode_file(file: &[u8]) -> Result<(Self, slots::Health), HeaderError> {
         slots::decode_file(file, Self::decode_slot, |cursor| cursor.seq)
     }
 
@@ -151,6 +151,7 @@ pub(crate) fn is_file_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::slots::Health;
     use super::*;
 
     fn cursor(seq: u64) -> Cursor {
@@ -174,14 +175,14 @@ mod tests {
     #[test]
     fn round_trip_and_a_torn_slot_leaves_the_other() {
         let mut file = cursor(1).encode_file();
-        assert_eq!(Cursor::decode_file(&file), Ok((cursor(1), false)));
+        assert_eq!(Cursor::decode_file(&file), Ok((cursor(1), Health::Sound)));
         let (at, slot) = cursor(2).encode();
         put(&mut file, at as usize, &slot);
-        assert_eq!(Cursor::decode_file(&file), Ok((cursor(2), false)));
-        for copy in [0, 2048] {
-            file[copy + 100] ^= 4;
-        }
-        assert_eq!(Cursor::decode_file(&file), Ok((cursor(1), true)));
+        assert_eq!(Cursor::decode_file(&file), Ok((cursor(2), Health::Sound)));
+        file[100] ^= 4;
+        assert_eq!(Cursor::decode_file(&file), Ok((cursor(2), Health::CopyLost)));
+        file[2048 + 100] ^= 4;
+        assert_eq!(Cursor::decode_file(&file), Ok((cursor(1), Health::SlotLost)));
     }
 
     #[test]

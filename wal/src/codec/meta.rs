@@ -33,29 +33,29 @@ pub(crate) struct Meta {
 impl Meta {
     /// Where, and what, to write: see [`slots`].
     pub(crate) fn encode(&self) -> (u64, Vec<u8>) {
-        slots::encode(self.seq, &self.value())
+        slots::encode(self.seq, &self.value(self.seq))
     }
 
-    /// A whole file that holds this value alone.
+    /// A whole file that holds this value.
     pub(crate) fn encode_file(&self) -> Vec<u8> {
-        slots::encode_file(self.seq, &self.value())
+        slots::encode_file(self.seq, |seq| self.value(seq))
     }
 
-    fn value(&self) -> Vec<u8> {
+    fn value(&self, seq: u64) -> Vec<u8> {
         let mut bytes = vec![0; LEN];
         put(&mut bytes, 16, &self.log);
-        put(&mut bytes, 32, &self.seq.to_le_bytes());
+        put(&mut bytes, 32, &seq.to_le_bytes());
         put(&mut bytes, 40, &self.created_ms.to_le_bytes());
         put(&mut bytes, 48, &self.start_gen.to_le_bytes());
         put(&mut bytes, 56, &self.start_offset.to_le_bytes());
         put(&mut bytes, 64, &self.newest_gen.to_le_bytes());
         put(&mut bytes, 72, &self.durable_end.to_le_bytes());
-        finish_header(&mut bytes, MAGIC, u32::from(slots::slot_of(self.seq) == 1));
+        finish_header(&mut bytes, MAGIC, u32::from(slots::slot_of(seq) == 1));
         bytes
     }
 
-    /// The newest value of a file. Also tells whether a copy that was once written is bad.
-    pub(crate) fn decode_file(file: &[u8]) -> Result<(Self, bool), HeaderError> {
+    /// The newest value of a file. Also tells how much of it can be read.
+    pub(crate) fn decode_file(file: &[u8]) -> Result<(Self, slots::Health), HeaderError> {
         let decode = |bytes: &[u8], slot| {
             check_header(bytes, LEN, MAGIC, u32::from(slot == 1))?;
             Ok(Self {
@@ -74,6 +74,7 @@ impl Meta {
 
 #[cfg(test)]
 mod tests {
+    use super::slots::Health;
     use super::*;
 
     fn meta(seq: u64) -> Meta {
@@ -93,26 +94,54 @@ mod tests {
         let mut file = meta(4).encode_file();
         let (at, slot) = meta(5).encode();
         put(&mut file, at as usize, &slot);
-        assert_eq!(Meta::decode_file(&file), Ok((meta(5), false)));
+        assert_eq!(Meta::decode_file(&file), Ok((meta(5), Health::Sound)));
         file[at as usize + 40] ^= 1;
-        assert_eq!(Meta::decode_file(&file), Ok((meta(5), true)));
+        assert_eq!(Meta::decode_file(&file), Ok((meta(5), Health::CopyLost)));
         file[at as usize + 2048 + 40] ^= 1;
-        assert_eq!(Meta::decode_file(&file), Ok((meta(4), true)));
+        assert_eq!(Meta::decode_file(&file), Ok((meta(4), Health::SlotLost)));
     }
 
     #[test]
     fn a_slot_copied_over_the_other_is_not_believed() {
         let mut file = meta(4).encode_file();
         let slot = meta(4).encode().1;
+        let mut first = file.clone();
+        put(&mut first, 4096, &slot[..LEN]);
+        assert_eq!(Meta::decode_file(&first), Ok((meta(4), Health::CopyLost)));
         put(&mut file, 4096, &slot);
-        assert_eq!(Meta::decode_file(&file), Ok((meta(4), true)));
+        assert_eq!(Meta::decode_file(&file), Ok((meta(4), Health::SlotLost)));
+    }
+
+    #[test]
+    fn a_lost_slot_is_told_from_a_lost_copy() {
+        let file = meta(4).encode_file();
+        let health = |file: &[u8]| Meta::decode_file(file).map(|(_, health)| health);
+        assert_eq!(health(&file), Ok(Health::Sound));
+        for len in 128..file.len() {
+            let expected = if len < 4096 + 128 {
+                Health::SlotLost
+            } else {
+                Health::CopyLost
+            };
+            assert_eq!(health(&file[..len]), Ok(expected), "{len}");
+        }
+        for page in [0, 4096] {
+            let mut file = file.clone();
+            file[page..page + 4096].fill(0);
+            assert_eq!(health(&file), Ok(Health::SlotLost), "{page}");
+        }
+        for copy in [0, 2048, 4096, 6144] {
+            let mut file = file.clone();
+            file[copy..copy + 512].fill(0);
+            assert_eq!(health(&file), Ok(Health::CopyLost), "{copy}");
+        }
     }
 
     #[test]
     fn a_newer_version_is_told_from_a_damaged_version_field() {
         let mut file = meta(4).encode_file();
         file[8] = 9;
-        assert_eq!(Meta::decode_file(&file), Ok((meta(4), true)));
+        assert_eq!(Meta::decode_file(&file), Ok((meta(4), Health::CopyLost)));
         let mut value = file[2048..2048 + LEN].to_vec();
         put(&mut value, 8, &9u16.to_le_bytes());
         let crc = crate::codec::crc32(0, &value[..LEN - 4]);

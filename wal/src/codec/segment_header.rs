@@ -8,9 +8,9 @@
 //!  10 u16  0                        72 u64 prev_last_pos   of its last frame, 0: it has none
 //!  12 u32  128                      80 u32 prev_last_crc   of that frame's header
 //!  16 16   log id                   84 u32 flags           bit 0: the one before was cut by recovery
-//!  32 u64  generation, from 1       88 …   zeros
-//!  40 u64  base offset             124 u32 CRC-32 of 0..124
-//!  48 u64  created, ms since 1970
+//!  32 u64  generation, from 1       88 u64 reserved        length that the file was made with; 0: not stated
+//!  40 u64  base offset              96 …   zeros
+//!  48 u64  created, ms since 1970  124 u32 CRC-32 of 0..124
 //! ```
 
 use super::{HeaderError, LogId, array_at, check_header, finish_header, newest, put, u32_at, u64_at};
@@ -44,6 +44,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) base_offset: Offset,
     pub(crate) created_ms: u64,
     pub(crate) prev: Option<Pin>,
+    /// Length of the file when it got its name, durably. Only a seal or a close makes it shorter.
+    pub(crate) reserved: u64,
 }
 
 impl SegmentHeader {
@@ -60,6 +62,7 @@ impl SegmentHeader {
             put(&mut copy, 80, &prev.last_crc.to_le_bytes());
             put(&mut copy, 84, &u32::from(prev.cut).to_le_bytes());
         }
+        put(&mut copy, 88, &self.reserved.to_le_bytes());
         finish_header(&mut copy, MAGIC, 0);
         let mut block = vec![0; BLOCK];
         put(&mut block, 0, &copy);
@@ -95,6 +98,7 @@ impl SegmentHeader {
                 last_crc: u32_at(bytes, 80),
                 cut: flags & CUT != 0,
             }),
+            reserved: u64_at(bytes, 88),
         })
     }
 }
@@ -137,6 +141,7 @@ mod tests {
                 last_crc: 77,
                 cut: true,
             }),
+            reserved: 36 << 10,
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! A replacement is one write and one data sync; replacing a whole small file takes two syncs and a rename, about four times
 //! as long. The value with the higher sequence number counts. Each slot holds its value twice, in sectors of their own: a
-//! crash in the middle of a write leaves the other slot, and one damaged sector leaves the other copy. So damage to a single place never
-//! brings an old value back; only a torn write does, of a value that nobody was told of.
+//! crash in the middle of a write leaves the other slot, and one damaged sector leaves the other copy. Both slots are filled from the start,
+//! and a crash spoils at most one copy. So where a slot has no copy left it is told, since the newest value may be what is gone. Only a torn
+//! write brings an old one back unnoticed, in place of a value that nobody was told of.
 //!
 //! ```text
 //!    0  slot 0, value with an even sequence number     4096  slot 1, odd
@@ -32,40 +33,59 @@ pub(crate) fn encode(seq: u64, value: &[u8]) -> (u64, Vec<u8>) {
     ((slot_of(seq) * SLOT_STRIDE) as u64, bytes)
 }
 
-/// A whole file that holds this value alone.
-pub(crate) fn encode_file(seq: u64, value: &[u8]) -> Vec<u8> {
+/// A whole file that holds one value, in both slots: `value` gives it its sequence number, from 1.
+pub(crate) fn encode_file(seq: u64, value: impl Fn(u64) -> Vec<u8>) -> Vec<u8> {
     let mut file = vec![0; FILE_LEN];
-    let (_, bytes) = encode(seq, value);
-    put(&mut file, slot_of(seq) * SLOT_STRIDE, &bytes);
+    for seq in [seq - 1, seq] {
+        let (_, bytes) = encode(seq, &value(seq));
+        put(&mut file, slot_of(seq) * SLOT_STRIDE, &bytes);
+    }
     file
 }
 
-/// The newest value of a file, as read by `decode` from the bytes of a copy and the number of its slot. Also tells whether a copy
-/// that was once written is bad.
+/// How much of a file can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Health {
+    Sound,
+    /// A copy is damaged, or torn by a crash, or the file is too short; the value is the newest all the same.
+    CopyLost,
+    /// No copy of one of the slots is left. No crash does that, and the value may be an old one.
+    SlotLost,
+}
+
+/// The newest value of a file, as read by `decode` from the bytes of a copy and the number of its slot.
 pub(crate) fn decode_file<T>(
     file: &[u8],
     decode: impl Fn(&[u8], usize) -> Result<T, HeaderError>,
     seq: impl Fn(&T) -> u64,
-) -> Result<(T, bool), HeaderError> {
-    let mut best = Err(HeaderError::Blank);
-    let mut one_bad = false;
-    for (slot, copy) in [(0, 0), (0, COPY_AT), (1, 0), (1, COPY_AT)] {
-        let value = decode(file.get(slot * SLOT_STRIDE + copy..).unwrap_or_default(), slot);
+) -> Result<(T, Health), HeaderError> {
+    let copy = |slot: usize, at: usize| {
+        let value = decode(file.get(slot * SLOT_STRIDE + at..).unwrap_or_default(), slot)?;
         // A slot that says it belongs elsewhere was copied there.
-        let value = value.and_then(|v| {
-            if slot_of(seq(&v)) == slot {
-                Ok(v)
-            } else {
-                Err(HeaderError::Damaged)
-            }
+        if slot_of(seq(&value)) == slot {
+            Ok(value)
+        } else {
+            Err(HeaderError::Damaged)
+        }
+    };
+    let mut best = Err(HeaderError::Blank);
+    let mut health = if file.len() < FILE_LEN {
+        Health::CopyLost
+    } else {
+        Health::Sound
+    };
+    for slot in [0, 1] {
+        let copies = [copy(slot, 0), copy(slot, COPY_AT)];
+        health = health.max(match copies.iter().filter(|c| c.is_err()).count() {
+            0 => Health::Sound,
+            1 => Health::CopyLost,
+            _ => Health::SlotLost,
         });
-        one_bad |= matches!(
-            value,
-            Err(HeaderError::Damaged | HeaderError::Version { sure: false, .. })
-        );
-        best = newest(best, value, &seq);
+        for copy in copies {
+            best = newest(best, copy, &seq);
+        }
     }
-    best.map(|value| (value, one_bad))
+    best.map(|value| (value, health))
 }
 
 /// Positions that hold something although no value of `len` bytes lies there.

@@ -209,7 +209,7 @@ impl Consumers {
         };
         let cursor = Cursor {
             log: self.log.id(),
-            seq: 0,
+            seq: 1,
             committed,
             committed_ms: self.log.now_ms(),
             anchor: self.log.anchor(committed)?,
@@ -270,7 +270,7 @@ impl Consumers {
             }
             None if known.damaged.contains_key(&file) => Cursor {
                 log: self.log.id(),
-                seq: 0,
+                seq: 1,
                 committed: to,
                 committed_ms: 0,
                 anchor: None,

@@ -257,7 +257,7 @@ fn acquire(storage: &dyn Storage, create: bool) -> Result<Box<dyn StorageLock>> 
 fn create(storage: &dyn Storage, options: &Options) -> Result<()> {
     let meta = Meta {
         log: new_id(options),
-        seq: 0,
+        seq: 1,
         created_ms: options.clock.unix_ms(),
         start_gen: 1,
         start_offset: 0,

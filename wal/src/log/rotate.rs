@@ -127,12 +127,14 @@ impl Log {
             base_offset: core.next,
             created_ms: self.now_ms(),
             prev,
+            reserved: BLOCK_LEN + FIRST_RESERVE.min(self.options.segment_bytes),
         };
         drop(core);
         let made = self.make_segment(header);
         let mut core = self.core.lock();
         let result = match made {
             Ok((segment, file)) => {
+                let reserved = segment.header.reserved;
                 let mark = Mark {
                     generation,
                     offset: core.next,
@@ -145,7 +147,7 @@ impl Log {
                     segment,
                     file,
                     pos: BLOCK_LEN,
-                    reserved: BLOCK_LEN + FIRST_RESERVE.min(self.options.segment_bytes),
+                    reserved,
                     last_pos: 0,
                     last_crc: 0,
                     touched: true,
@@ -169,7 +171,7 @@ impl Log {
         let storage = &*self.storage;
         let file = create_afresh(storage, &tmp).map_err(|e| Failed::Before(failed("create", &tmp, e)))?;
         let filled = write_all_at(&*file, 0, &header.encode())
-            .and_then(|()| write_zeros(&*file, BLOCK_LEN, FIRST_RESERVE.min(self.options.segment_bytes)))
+            .and_then(|()| write_zeros(&*file, BLOCK_LEN, header.reserved - BLOCK_LEN))
             .map_err(|e| failed("write", &tmp, e))
             .and_then(|()| file.sync_data().map_err(|e| failed("sync", &tmp, e)))
             .and_then(|()| storage.rename(&tmp, &name).map_err(|e| failed("rename", &tmp, e)));

@@ -306,7 +306,12 @@ impl Log {
     pub(crate) fn stop_for_panic(&self) {
         let cause = std::io::Error::other("the background thread panicked");
         let file = self.storage.root().display().to_string();
-        self.stop(&mut self.core.lock(), Error::io("run in the background", file, cause));
+        self.stop_for(Error::io("run in the background", file, cause));
+    }
+
+    /// Stops the log for a reason from outside.
+    pub(crate) fn stop_for(&self, cause: Error) {
+        self.stop(&mut self.core.lock(), cause);
     }
 
     /// Waits until something is due. Returns false when the log is closed.

@@ -7,23 +7,27 @@ use super::{CursorFile, Examination};
 use crate::codec::cursor::{self, Cursor};
 use crate::codec::meta::{self, Meta};
 use crate::codec::segment_header::{self, Pin, SegmentHeader};
-use crate::codec::{FORMAT_VERSION, HeaderError, registry, slots};
+use crate::codec::slots::{self, Health};
+use crate::codec::{FORMAT_VERSION, HeaderError, registry};
 use crate::error::{Damage, Error, Result, Witness};
 use crate::offset::Offset;
 use crate::segment::walk::{Step, Walk};
 use crate::segment::{Segment, SegmentEnd};
 
+const COPY_LOST: &str = "a copy of its value is damaged, or torn by a crash; another is used";
+
 impl Examination<'_> {
     pub(super) fn read_meta(&mut self) -> Result<Meta> {
         let file = self.path(meta::FILE_NAME);
         match Meta::decode_file(&self.read_file(meta::FILE_NAME, slots::FILE_LEN)?) {
-            Ok((meta, one_bad)) => {
-                if one_bad {
-                    self.note(
-                        file,
-                        0,
-                        "a copy of its value is damaged, or torn by a crash; another is used",
-                    );
+            Ok((meta, health)) => {
+                // The last change of the meta file can be told from the segments, so what is left of it will do.
+                match health {
+                    Health::Sound => {}
+                    Health::CopyLost => self.note(file, 0, COPY_LOST),
+                    Health::SlotLost => {
+                        self.note(file, 0, "half of its values are lost; the newest of the others is used")
+                    }
                 }
                 Ok(meta)
             }
@@ -40,10 +44,10 @@ impl Examination<'_> {
                 Ok((cursor, _)) if cursor::file_name(&cursor.name) != *name => {
                     Err(format!("its file is that of consumer {:?}", cursor.name))
                 }
-                Ok((cursor, one_bad)) => {
-                    if one_bad {
-                        let what = "a copy of its value is damaged, or torn by a crash; another is used";
-                        self.note(self.path(name), 0, what);
+                Ok((_, Health::SlotLost)) => Err("half of its file is lost, perhaps the newer".to_owned()),
+                Ok((cursor, health)) => {
+                    if health == Health::CopyLost {
+                        self.note(self.path(name), 0, COPY_LOST);
                     }
                     Ok(cursor)
                 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::codec::cursor::Cursor;
 use crate::codec::frame::{CLOSE_LEN, HEADER_LEN, Kind};
 use crate::codec::meta::{self, Meta};
+use crate::codec::registry;
 use crate::codec::segment_header::{BLOCK_LEN, Pin};
 use crate::error::{Corruption, Damage, Error, FrameError, Result, Witness};
 use crate::offset::Offset;
@@ -113,6 +114,9 @@ impl Examination<'_> {
         let mut cursors = self.read_cursors(&listing.cursors, &meta)?;
         if listing.has_registry {
             cursors.extend(self.missing_cursors(&listing.cursors, &meta)?);
+        } else if !cursors.is_empty() {
+            let what = "the list of consumers is missing, or a crash came before it was made; it is made anew with the next one";
+            self.note(self.path(registry::FILE_NAME), 0, what);
         }
         let segments = self.read_headers(listing, &meta)?;
         let Some(last) = segments.last() else {
@@ -294,10 +298,12 @@ impl Examination<'_> {
     fn walk_last(&mut self, last: &Segment, file_len: u64, proof: &mut Proof) -> Result<Stop> {
         let mut walk = Walk::from_start(last.frames(file_len)?, last.base_offset());
         let (mut last_pos, mut last_crc) = (0, 0);
+        let mut may_be_short = false;
         let damage = loop {
             match walk.step().map_err(|e| Error::io("read", last.path(), e))? {
                 Step::Frame { pos, header } => {
                     (last_pos, last_crc) = (pos, header.crc);
+                    may_be_short |= matches!(header.kind, Kind::Seal | Kind::Close);
                     if header.kind == Kind::Data {
                         last.note(header.base_offset, pos);
                     }
@@ -307,7 +313,14 @@ impl Examination<'_> {
                 Step::Bad(damage) => break Some(damage),
             }
         };
-        self.report.scanned_bytes = walk.pos - BLOCK_LEN;
+        let (pos, offset) = (walk.pos, walk.expected);
+        // No crash does that, and nothing shows whether records went with it.
+        if file_len < last.header.reserved && !may_be_short {
+            let made = last.header.reserved;
+            let what = format!("the file has {file_len} bytes and was made with {made}: what was behind is gone");
+            self.note(last.path(), file_len, what);
+        }
+        self.report.scanned_bytes = pos - BLOCK_LEN;
         for skipped in walk.skipped {
             self.note(
                 last.path(),
@@ -319,8 +332,8 @@ impl Examination<'_> {
             );
         }
         Ok(Stop {
-            pos: walk.pos,
-            offset: walk.expected,
+            pos,
+            offset,
             last_pos,
             last_crc,
             damage,
