@@ -46,7 +46,7 @@ fn ways(kind: OpKind) -> &'static [FaultKind] {
         OpKind::SyncData => &[
             FaultKind::SyncFails { drop_dirty: false },
             FaultKind::SyncFails { drop_dirty: true },
-            FaultKind::NoSpace,
+            FaultKind::SyncFindsNoSpace,
         ],
         OpKind::CreateRoot => &[IO, FaultKind::SyncFails { drop_dirty: false }],
         OpKind::Create | OpKind::SetLen => &[IO, FaultKind::NoSpace],

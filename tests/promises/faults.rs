@@ -314,3 +314,42 @@ fn l2_a_new_log_s_directory_is_durable_whoever_made_it() {
         assert_eq!(open(&image).read(0).unwrap(), b"there");
     });
 }
+
+#[test]
+fn l6_a_sync_that_finds_no_space_has_lost_what_it_was_to_write() {
+    let two_records = || {
+        let disk = SimStorage::new();
+        let log = open(&disk);
+        log.append(b"safe").unwrap();
+        (disk, log)
+    };
+    let full = || Fault::new(OpKind::SyncData, FaultKind::SyncFindsNoSpace).on_file(".wal");
+    // Of an append: it may be there or not, which is more than "nothing was written".
+    let (disk, log) = two_records();
+    disk.inject(full());
+    let error = log.append(b"lost?").unwrap_err();
+    assert!(
+        matches!(&error, Error::Poisoned { cause } if matches!(**cause, Error::Io { op: "sync", .. })),
+        "{error}"
+    );
+    log.reopen().unwrap();
+    log.append(b"after").unwrap();
+
+    // Of the bytes that recovery found readable and writes again: they are gone, so nothing may follow them.
+    let (disk, log) = two_records();
+    log.append_with(b"readable", Durability::Written).unwrap();
+    disk.process_kill();
+    drop(log);
+    disk.inject(full());
+    if let Ok(log) = try_open(&disk) {
+        let _ = log.append(b"behind a hole");
+        assert!(
+            log.durable_end() <= 1 || log.read(1).is_ok(),
+            "a lost record is called durable"
+        );
+        disk.process_kill();
+    }
+    let log = open(&disk);
+    assert_eq!(log.read(0).unwrap(), b"safe");
+    log.append(b"after").unwrap();
+}

@@ -208,11 +208,17 @@ impl Error {
         let file = file.into();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { file },
-            _ => Self::Io {
-                op,
-                file,
-                source: Arc::new(source),
-            },
+            _ => Self::in_doubt(op, file, source),
+        }
+    }
+
+    /// An I/O error after which nobody knows what reached the disk, whatever the system called it: never [`Error::NoSpace`], which
+    /// says that nothing was written and that trying again helps.
+    pub(crate) fn in_doubt(op: &'static str, file: impl Into<String>, source: io::Error) -> Self {
+        Self::Io {
+            op,
+            file: file.into(),
+            source: Arc::new(source),
         }
     }
 

@@ -229,7 +229,7 @@ impl Log {
         let (pos, slot) = meta.encode();
         let name = || self.path(crate::codec::meta::FILE_NAME);
         crate::storage::write_all_at(&**file, pos, &slot).map_err(|e| Error::io("write", name(), e))?;
-        file.sync_data().map_err(|e| Error::io("sync", name(), e))?;
+        file.sync_data().map_err(|e| Error::in_doubt("sync", name(), e))?;
         *self.meta.lock() = meta;
         Ok(())
     }

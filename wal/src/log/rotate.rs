@@ -182,7 +182,7 @@ impl Log {
         }
         storage
             .sync_dir()
-            .map_err(|e| Failed::Named(failed("sync the directory of", &name, e)))?;
+            .map_err(|e| Failed::Named(Error::in_doubt("sync the directory of", self.path(&name), e)))?;
         self.write_meta(|meta| {
             meta.newest_gen = header.generation;
             meta.durable_end = header.base_offset;
@@ -330,7 +330,8 @@ fn rewrite(log: &Log, unsettled: &Unsettled) -> Result<()> {
         write_all_at(&*file, pos, &buf[..got]).map_err(failed("write again"))?;
         pos += got as u64;
     }
-    file.sync_data().map_err(failed("sync"))
+    // A sync that finds no space has lost what it was to write, which a second try would not see.
+    file.sync_data().map_err(|e| Error::in_doubt("sync", segment.path(), e))
 }
 
 impl ActiveSegment {

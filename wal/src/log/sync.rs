@@ -132,7 +132,7 @@ impl Log {
                 }
             }
             Err(e) => {
-                self.stop(&mut core, Error::io("write", path, e));
+                self.stop(&mut core, Error::in_doubt("write", path, e));
             }
         }
         buffer.clear();
@@ -196,7 +196,7 @@ impl Log {
                 }
             }
             Err(e) => {
-                self.stop(&mut core, Error::io("sync", path, e));
+                self.stop(&mut core, Error::in_doubt("sync", path, e));
             }
         }
         core

@@ -81,6 +81,9 @@ pub enum FaultKind {
         /// keep them).
         drop_dirty: bool,
     },
+    /// As `SyncFails` with `drop_dirty`, but the error says that space is wanting: where space is only found at the sync, what found none is
+    /// lost.
+    SyncFindsNoSpace,
     /// A sync, also that of a new directory's name, says that it succeeded and does nothing. For tests of tests: one of them must notice.
     IgnoreSync,
     /// The operation panics.

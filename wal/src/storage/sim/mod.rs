@@ -672,6 +672,10 @@ impl StorageFile for SimFile {
                 inode.fail_sync(drop_dirty);
                 return Err(io::Error::other("simulated failure of a sync"));
             }
+            Some(FaultKind::SyncFindsNoSpace) => {
+                inode.fail_sync(true);
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             Some(FaultKind::IgnoreSync) => {}
             _ => inode.sync(),
         }
