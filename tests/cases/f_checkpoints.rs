@@ -377,6 +377,54 @@ fn f12_marks_never_move_back() {
     assert_eq!(consumer.committed(), 5);
 }
 
+/// Records of one overwritten value that take more memory than the process of [`replay`] gets.
+const OVERWRITES: u64 = 320_000;
+
+#[test]
+#[cfg(target_os = "linux")]
+fn f15_replay_needs_little_memory() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("store");
+    let policy = FsyncPolicy::Os;
+    let make = kv::Options::new()
+        .log(Options::new().policy(policy))
+        .checkpoint_bytes(0);
+    let store = make.history(History::Everything).open(&path).unwrap();
+    let value = vec![b'x'; 1000];
+    for n in 0..OVERWRITES {
+        store.put((n % 3).to_be_bytes(), &value).unwrap();
+    }
+    store.close().unwrap();
+    drop(store);
+    let mut child = super::h_processes::child("replay", &path);
+    let (program, arguments) = (
+        child.get_program().to_owned(),
+        child.get_args().map(ToOwned::to_owned).collect::<Vec<_>>(),
+    );
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "ulimit -v 200000 && exec \"$0\" \"$@\""])
+        .arg(program)
+        .args(arguments);
+    limited
+        .envs(child.get_envs().filter_map(|(k, v)| Some((k, v?))))
+        .env("MALLOC_ARENA_MAX", "1");
+    child = limited;
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("replayed 320000"),
+        "{output:?}"
+    );
+}
+
+/// Opens a store in a process that may take only so much memory.
+pub fn replay(dir: &std::path::Path) {
+    let store = kv::Options::new().history(History::Everything).open(dir).unwrap();
+    assert_eq!(store.len(), 3);
+    println!("replayed {}", store.report().replayed);
+}
+
 #[test]
 fn f14_replay_is_a_function_of_the_log() {
     let disk = SimStorage::new();
