@@ -104,7 +104,7 @@ fn i02_everything_at_once() {
                 .collect();
             scope.spawn(move || {
                 let mut feed = store.consumer("feed").open().unwrap();
-                let mut expected = 0;
+                let mut expected = feed.position();
                 while !done.load(Ordering::SeqCst) {
                     for (offset, _) in feed.poll(7).unwrap() {
                         assert_eq!(offset, expected);
