@@ -14,6 +14,8 @@ use super::life::{Lab, Life, told};
 #[derive(Debug, Default)]
 pub struct Tried {
     pub faults: u64,
+    /// Second faults, while the first was being recovered from.
+    pub seconds: u64,
     pub by_kind: BTreeMap<String, u64>,
     pub failures: Vec<Failure>,
 }
@@ -30,6 +32,7 @@ pub struct Failure {
 impl Tried {
     pub fn add(&mut self, other: Self) {
         self.faults += other.faults;
+        self.seconds += other.seconds;
         for (kind, n) in other.by_kind {
             *self.by_kind.entry(kind).or_default() += n;
         }
@@ -54,8 +57,9 @@ fn ways(kind: OpKind) -> &'static [FaultKind] {
     }
 }
 
-/// Tries every fault of a life, or goes to the first failure.
-pub fn explore(life: &Life, images: usize) -> Tried {
+/// Tries every fault of a life, or goes to the first failure. Where a sync fails, also every fault of what follows to recover: for every
+/// `second_every`th sync.
+pub fn explore(life: &Life, images: usize, second_every: usize) -> Tried {
     let mut tried = Tried::default();
     let lab = Lab::with(|_, disk| disk.start_trace());
     let whole = lab.missing();
@@ -78,10 +82,19 @@ pub fn explore(life: &Life, images: usize) -> Tried {
                 beat();
                 tried.faults += 1;
                 *tried.by_kind.entry(format!("{:?}: {way:?}", op.kind)).or_default() += 1;
-                if let Err(what) = try_fault(life, number, &fault, images) {
-                    let fault = format!("{way:?} at {:?} number {nth} of disk {number} ({})", op.kind, op.file);
-                    tried.failures.push(failed(fault, what));
+                let place = format!("{way:?} at {:?} number {nth} of disk {number} ({})", op.kind, op.file);
+                if let Err(what) = try_faults(life, number, &[fault.clone()], images) {
+                    tried.failures.push(failed(place, what));
                     return tried;
+                }
+                let stops = matches!(way, FaultKind::SyncFails { drop_dirty: true });
+                if stops && *nth as usize % second_every == 0 {
+                    let second = explore_second(life, number, &fault, op.index, images);
+                    tried.seconds += second.tried;
+                    if let Some((second, what)) = second.failure {
+                        tried.failures.push(failed(format!("{place}, then {second}"), what));
+                        return tried;
+                    }
                 }
             }
         }
@@ -89,10 +102,57 @@ pub fn explore(life: &Life, images: usize) -> Tried {
     tried
 }
 
-fn try_fault(life: &Life, number: usize, fault: &Fault, images: usize) -> Result<(), String> {
+#[derive(Default)]
+struct Second {
+    tried: u64,
+    failure: Option<(String, String)>,
+}
+
+/// How many operations after a fault belong to what is done about it, about.
+const RECOVERY_OPS: usize = 40;
+
+/// Lets something go wrong again, in each operation that follows `first`, which strikes operation `struck`.
+fn explore_second(life: &Life, number: usize, first: &Fault, struck: u64, images: usize) -> Second {
+    let mut second = Second::default();
+    // What follows, and how many operations of its kind there were before.
     let lab = Lab::with(|n, disk| {
         if n == number {
-            disk.inject(fault.clone());
+            disk.inject(first.clone());
+        }
+        disk.start_trace();
+    });
+    if life.live(&lab.missing(), &lab).is_err() {
+        return second;
+    }
+    let Some(disk) = lab.made().into_iter().nth(number) else {
+        return second;
+    };
+    let mut count: BTreeMap<OpKind, u64> = BTreeMap::new();
+    for op in &disk.trace() {
+        let nth = count.entry(op.kind).or_default();
+        *nth += 1;
+        if op.index <= struck || op.index > struck + RECOVERY_OPS as u64 {
+            continue;
+        }
+        for way in ways(op.kind) {
+            // An operation that the first fault strikes is not seen by the second.
+            let seen = if op.kind == OpKind::SyncData { *nth - 1 } else { *nth };
+            let fault = Fault::new(op.kind, *way).nth(seen);
+            beat();
+            second.tried += 1;
+            if let Err(what) = try_faults(life, number, &[first.clone(), fault], images) {
+                second.failure = Some((format!("{way:?} at {:?} number {nth} ({})", op.kind, op.file), what));
+                return second;
+            }
+        }
+    }
+    second
+}
+
+fn try_faults(life: &Life, number: usize, faults: &[Fault], images: usize) -> Result<(), String> {
+    let lab = Lab::with(|n, disk| {
+        if n == number {
+            faults.iter().for_each(|fault| disk.inject(fault.clone()));
         }
     });
     let disk = lab.missing();

@@ -58,6 +58,21 @@ impl Life {
     }
 }
 
+/// Does what may fail because something goes wrong a second time. It must not go on failing when nothing more does.
+pub fn try_again<T, E: std::fmt::Display>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let mut failed = Ok(());
+    for _ in 0..3 {
+        match attempt() {
+            Ok(done) => return done,
+            Err(e) => failed = Err(e),
+        }
+    }
+    panic!(
+        "{what} again and again: {}",
+        failed.err().map(|e| e.to_string()).unwrap_or_default()
+    )
+}
+
 /// Runs a check. `Err` holds what it panicked with.
 pub fn told<T>(check: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(check)).map_err(|panic| words(&*panic))

@@ -9,7 +9,7 @@ use wal::storage::Storage;
 use wal::storage::sim::SimStorage;
 use wal::{Consumer, Delivery, Durability, FsyncPolicy, Options, Wal};
 
-use super::life::{Lab, Oracle};
+use super::life::{Lab, Oracle, try_again};
 
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Durability")]
@@ -204,7 +204,7 @@ impl Life<'_> {
     /// Whole records that opening found are durable from then on; what was in memory when a process died is gone.
     fn look(&mut self, log: &Wal) {
         assert!(log.end() >= self.known.durable, "opening lost what was durable");
-        self.known.durable = log.durable_end();
+        self.known.durable = self.known.durable.max(log.durable_end());
         self.truncate(log.end());
     }
 
@@ -213,15 +213,15 @@ impl Life<'_> {
         self.known.batches.retain(|batch| batch.end <= end);
     }
 
-    /// After a fault: what a program does that wants to go on.
+    /// After a fault: what a program does that wants to go on. It may meet another one.
     fn carry_on(&mut self) {
         let Some(log) = self.log.take() else {
-            self.open().unwrap_or_else(|e| panic!("opening again: {e}"));
+            try_again("opening", || self.open());
             return;
         };
         if log.failure().is_some() {
             assert!(log.durable_end() >= self.known.durable, "the durable end moved back");
-            log.reopen().unwrap_or_else(|e| panic!("reopening: {e}"));
+            try_again("reopening", || log.reopen());
             self.look(&log);
         }
         // Not stopped: what failed was not given an offset.

@@ -30,6 +30,8 @@ use parking_lot::Mutex;
 struct Args {
     /// Distinct images to try at least.
     images: u64,
+    /// Second faults behind every so many'th failed sync.
+    second_every: usize,
     only: Option<String>,
     replay: Option<crashes::Failure>,
     bounds: Bounds,
@@ -38,6 +40,7 @@ struct Args {
 fn parse() -> Result<Args, String> {
     let mut args = Args {
         images: 0,
+        second_every: 4,
         only: None,
         replay: None,
         bounds: Bounds {
@@ -55,6 +58,7 @@ fn parse() -> Result<Args, String> {
             "--images" => {
                 args.images = number(value()?)?;
                 // Deeper, where it is asked for in earnest.
+                args.second_every = 1;
                 args.bounds.images = 1024;
                 args.bounds.depth_two_every = 61;
                 args.bounds.depth_two_images = 32;
@@ -171,13 +175,14 @@ fn fail(args: &Args) -> bool {
         lives.extend((args.bounds.seed..args.bounds.seed + 100).map(lives::random));
     }
     let mut tried = faults::Tried::default();
-    in_parallel(&lives, |life| faults::explore(life, 3))
+    in_parallel(&lives, |life| faults::explore(life, 3, args.second_every))
         .into_iter()
         .for_each(|part| tried.add(part));
     println!(
-        "faults: {} in {} lives, each checked as it is left and after power cuts; {} violations; {:.0?}",
+        "faults: {} in {} lives, and {} more while those were recovered from, each checked as it is left and after power cuts; {} violations; {:.0?}",
         tried.faults,
         lives.len(),
+        tried.seconds,
         tried.failures.len(),
         started.elapsed()
     );

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use wal::storage::Storage;
 use wal::storage::sim::SimStorage;
 
-use super::life::{Lab, Oracle};
+use super::life::{Lab, Oracle, try_again};
 use super::log_life::Level;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -139,26 +139,34 @@ impl Life<'_> {
         Ok(())
     }
 
+    /// What opening found whole is durable and seen, unless the disk is full: then the rest follows with the first write.
     fn look(&mut self, store: &Store) {
-        let applied = store.applied() as usize;
-        assert!(applied >= self.known.durable, "opening lost what was durable");
-        self.known.durable = applied;
-        self.known.states.truncate(applied + 1);
+        let end = store.stats().log.end as usize;
+        assert!(end >= self.known.durable, "opening lost what was durable");
+        self.known.durable = self.known.durable.max(store.applied() as usize);
+        self.known.states.truncate(end + 1);
     }
 
-    /// After a fault: what a program does that wants to go on.
+    /// After a fault: what a program does that wants to go on. It may meet another one.
     fn carry_on(&mut self) {
         let Some(store) = self.store.take() else {
-            self.open().unwrap_or_else(|e| panic!("opening again: {e}"));
+            try_again("opening", || self.open());
             return;
         };
-        match store.reopen() {
+        let durable_end = store.stats().log.durable_end as usize;
+        assert!(durable_end >= self.known.durable, "the durable end moved back");
+        // Not stopped: what failed was not given an offset.
+        match try_again("reopening", || match store.reopen() {
+            Err(e @ kv::Error::Log(wal::Error::InvalidOption { .. } | wal::Error::Closed)) => Ok(Err(e)),
+            other => other.map(Ok),
+        }) {
             Ok(()) => self.look(&store),
-            // Not stopped: what failed was not given an offset.
-            Err(kv::Error::Log(wal::Error::InvalidOption { .. })) => {
-                self.known.states.truncate(store.applied() as usize + 1);
+            // It could not be loaded, and ended.
+            Err(kv::Error::Log(wal::Error::Closed)) => {
+                drop(store);
+                return try_again("opening", || self.open());
             }
-            Err(e) => panic!("reopening: {e}"),
+            Err(_) => self.known.states.truncate(store.stats().log.end as usize + 1),
         }
         self.store = Some(store);
     }

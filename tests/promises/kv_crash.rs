@@ -527,6 +527,29 @@ fn k1_the_store_recovers_in_place_after_a_failed_sync() {
 }
 
 #[test]
+fn k1_a_store_that_cannot_be_loaded_again_takes_no_write_over_an_old_map() {
+    let disk = SimStorage::new();
+    let store = open(&disk).unwrap();
+    store.put("a", "1").unwrap();
+    disk.inject(Fault::new(OpKind::SyncData, FaultKind::SyncFails { drop_dirty: false }).on_file(".wal"));
+    store.put("a", "2").unwrap_err();
+    // The log comes back, with the second write; the directory cannot be listed for checkpoints.
+    disk.inject(Fault::new(OpKind::List, FaultKind::Error(std::io::ErrorKind::Other)).nth(2));
+    store.reopen().unwrap_err();
+    assert_eq!(disk.faults_hit(), 2);
+    let closed = |e| matches!(e, kv::Error::Log(wal::Error::Closed | wal::Error::Poisoned { .. }));
+    assert!(closed(store.put("b", "3").unwrap_err()));
+    assert!(closed(store.checkpoint().unwrap_err()));
+    assert!(closed(store.reopen().unwrap_err()));
+    // Its lock is free.
+    let again = open(&disk).unwrap();
+    assert_eq!(again.get("a").unwrap().unwrap(), b"2");
+    again.put("b", "3").unwrap();
+    drop(store);
+    assert_eq!(again.applied(), 3);
+}
+
+#[test]
 fn bad_input_is_told_with_sizes_and_places() {
     let disk = SimStorage::new();
     let store = open(&disk).unwrap();

@@ -365,7 +365,9 @@ impl Store {
     /// are there now or gone for good.
     ///
     /// # Errors
-    /// As [`Options::open`]; the store stays stopped. [`wal::Error::InvalidOption`] where it has not failed.
+    /// As [`Options::open`]: the store stays stopped, and can be told again to reopen where the log could not be; where the log was, and the
+    /// map could not be loaded, the store ends ([`wal::Error::Closed`]) and is to be opened anew. [`wal::Error::InvalidOption`] where it has
+    /// not failed.
     pub fn reopen(&self) -> Result<()> {
         self.core().reopen()
     }
@@ -427,7 +429,9 @@ impl Core {
         let _applier = self.applier.lock();
         let mut sequencer = self.sequencer.lock();
         self.log.reopen()?;
-        let (state, mut report) = load::load(&*self.storage, &self.log, self.log.durable_end())?;
+        // The log is whole again, and the map is that of before: without the one that belongs to it, nothing may be written.
+        let loaded = load::load(&*self.storage, &self.log, self.log.durable_end());
+        let (state, mut report) = loaded.inspect_err(|_| self.log.abandon())?;
         report.log = self.log.report();
         // What was in flight is in the log now, or nowhere.
         sequencer.restart(state.applied, self.log.end());
