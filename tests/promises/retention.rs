@@ -70,6 +70,32 @@ fn l11_by_size_oldest_first_and_whole_segments() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn l11_removed_segments_give_their_space_back_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap().join("log");
+    let log = options().open(&path).unwrap();
+    fill(&log, 500);
+    // Read, so that their files are open.
+    assert_eq!(read_all(&log, 0).unwrap().len(), 500);
+    let mut reader = log.reader(0).unwrap();
+    assert!(reader.next().unwrap().is_some());
+    assert!(log.remove_before(400).unwrap().segments_removed > 5);
+    let removed = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = open.filter_map(|e| std::fs::read_link(e.unwrap().path()).ok());
+        let of_log = targets.filter(|target| target.starts_with(&path));
+        of_log
+            .filter(|target| target.to_string_lossy().ends_with("(deleted)"))
+            .count()
+    };
+    // The one that is being read, for as long as it is.
+    assert_eq!(removed(), 1);
+    drop(reader);
+    assert_eq!(removed(), 0);
+}
+
+#[test]
 fn l11_never_past_a_pin_or_a_consumer_that_still_needs_it() {
     let disk = SimStorage::new();
     let log = with(
@@ -168,6 +194,28 @@ fn l11_an_emptied_log_goes_on_counting() {
     disk.power_cut(1);
     drop(log);
     assert_eq!(read_all(&open(&disk), 100).unwrap(), [b"on"]);
+}
+
+#[test]
+fn l11_the_last_segment_stays_whoever_wrote_it() {
+    let disk = SimStorage::new();
+    let log = open(&disk);
+    fill(&log, 100);
+    // Alone larger than what may be kept.
+    log.append([7; 20_000]).unwrap();
+    disk.process_kill();
+    drop(log);
+    let retention = Retention {
+        bytes_max: Some(4096),
+        age_max: Some(Duration::ZERO),
+        ..Retention::default()
+    };
+    for _ in 0..2 {
+        let log = with(&disk, retention);
+        assert_eq!(log.retain().unwrap().start, 100);
+        assert_eq!(read_all(&log, 100).unwrap(), [[7; 20_000]]);
+        disk.process_kill();
+    }
 }
 
 #[test]

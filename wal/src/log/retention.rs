@@ -118,6 +118,7 @@ impl Log {
             .map_err(|e| self.stop(&mut self.core.lock(), e))?;
             self.segments.write().drain(..plan.remove);
             for (segment, bytes) in segments.iter().zip(&plan.sizes).take(plan.remove) {
+                segment.forget_file();
                 leftovers.push(segment.name.clone());
                 report.segments_removed += 1;
                 report.bytes_removed += bytes;

@@ -169,7 +169,10 @@ impl Log {
         let tmp = format!("{name}.tmp");
         let failed = |op, name: &str, e| Error::io(op, self.path(name), e);
         let storage = &*self.storage;
-        let file = create_afresh(storage, &tmp).map_err(|e| Failed::Before(failed("create", &tmp, e)))?;
+        let file = self
+            .files
+            .with_room(|| create_afresh(storage, &tmp))
+            .map_err(|e| Failed::Before(failed("create", &tmp, e)))?;
         let filled = write_all_at(&*file, 0, &header.encode())
             .and_then(|()| write_zeros(&*file, BLOCK_LEN, header.reserved - BLOCK_LEN))
             .map_err(|e| failed("write", &tmp, e))

@@ -37,7 +37,7 @@ impl Files {
         if let Some(file) = slot.as_ref().and_then(Weak::upgrade) {
             return Ok(file);
         }
-        let file = self.storage.open(name, Access::Read)?;
+        let file = self.with_room(|| self.storage.open(name, Access::Read))?;
         *slot = Some(Arc::downgrade(&file));
         let mut recent = self.recent.lock();
         if recent.len() == KEPT_OPEN {
@@ -45,6 +45,34 @@ impl Files {
         }
         recent.push_back(Arc::clone(&file));
         Ok(file)
+    }
+
+    /// Opens a file. Where that fails, descriptors may have run out: those that are only kept are closed, and it is tried once more.
+    pub(crate) fn with_room(
+        &self,
+        open: impl Fn() -> io::Result<Arc<dyn StorageFile>>,
+    ) -> io::Result<Arc<dyn StorageFile>> {
+        open().or_else(|e| {
+            let hopeless = matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
+            let kept = if hopeless {
+                VecDeque::new()
+            } else {
+                std::mem::take(&mut *self.recent.lock())
+            };
+            if kept.is_empty() {
+                return Err(e);
+            }
+            drop(kept);
+            open()
+        })
+    }
+
+    /// Keeps the slot's file open no longer. A removed file takes its space for as long as it is open.
+    pub(crate) fn forget(&self, slot: &Slot) {
+        let Some(file) = slot.0.lock().take().and_then(|file| file.upgrade()) else {
+            return;
+        };
+        self.recent.lock().retain(|kept| !Arc::ptr_eq(kept, &file));
     }
 }
 

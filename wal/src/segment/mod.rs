@@ -101,6 +101,11 @@ impl Segment {
         self.file.set(file);
     }
 
+    /// Closes the file, unless somebody reads it: it is about to be removed.
+    pub(crate) fn forget_file(&self) {
+        self.files.forget(&self.file);
+    }
+
     /// Where the segment ends; `None` while it is active.
     pub(crate) fn end(&self) -> Option<SegmentEnd> {
         self.end.get().copied()
