@@ -35,7 +35,8 @@ fn main() -> ExitCode {
     }
     // What the machine has for disks, not a file system in memory.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory beside the build");
-    let parts: [(&str, fn(&Path) -> Outcome); 5] = [
+    type Part = (&'static str, fn(&Path) -> Outcome);
+    let parts: [Part; 5] = [
         ("the same calls in the same order", calls::compare),
         ("a failure at every call", injected::fail),
         ("a kill at every call", injected::kill),

@@ -34,6 +34,7 @@ mod report;
 mod segment;
 mod stats;
 pub mod storage;
+mod threads;
 mod wal;
 
 /// The manual: how it is built, and why.

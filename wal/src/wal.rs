@@ -3,10 +3,7 @@
 use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::SystemTime;
-
-use parking_lot::Mutex;
 
 use crate::backup;
 use crate::consumer::{ConsumerInfo, ConsumerOptions, Consumers};
@@ -21,6 +18,7 @@ use crate::options::{Durability, FsyncPolicy, Options};
 use crate::report::RecoveryReport;
 use crate::stats::Stats;
 use crate::storage::{FsStorage, Storage};
+use crate::threads::{Builder, JoinHandle, Mutex};
 
 impl Options {
     /// Opens the log in the directory `dir` for appending, recovering it where it was not closed in order.
@@ -75,7 +73,7 @@ impl Wal {
         let log = Arc::new(log);
         let consumers = Arc::new(Consumers::new(Arc::clone(&log), cursors));
         let (its_log, its_consumers) = (Arc::clone(&log), Arc::clone(&consumers));
-        let thread = std::thread::Builder::new()
+        let thread = Builder::new()
             .name("wal".to_owned())
             .spawn(move || work_in_background(&its_log, &its_consumers));
         let thread = thread.map_err(|e| {

@@ -86,7 +86,8 @@ impl Consumer {
     /// handed out.
     ///
     /// # Errors
-    /// As [`Consumer::next`]. After an error the position is unchanged: nothing was handed out.
+    /// As [`Consumer::next`], where it strikes the first of them: the position is unchanged, nothing was handed out. Later ones make it fewer
+    /// records, and come with the next call.
     pub fn poll(&mut self, max: usize) -> Result<Vec<(Offset, Vec<u8>)>> {
         let mut records = Vec::new();
         let from = self.reader.offset();
@@ -103,8 +104,11 @@ impl Consumer {
                 Err(e) => return Err(e),
             }
             anchor = self.reader.anchor();
-            if let Some(record) = self.reader.next()? {
-                records.push((record.offset, record.bytes.to_vec()));
+            match self.reader.next() {
+                Ok(Some(record)) => records.push((record.offset, record.bytes.to_vec())),
+                Ok(None) => break,
+                Err(_) if !records.is_empty() => break,
+                Err(e) => return Err(e),
             }
         }
         if self.delivery == Delivery::AtMostOnce

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use parking_lot::Mutex;
-
 use super::{ConsumerInfo, ConsumerOptions, Start};
 use crate::codec::cursor::{self, Anchor, Cursor};
 use crate::codec::{registry, slots};
@@ -16,6 +14,7 @@ use crate::log::retention::{Pin, RetentionReport};
 use crate::offset::Offset;
 use crate::options::{Delivery, Reset};
 use crate::storage::{Access, StorageFile, read_full_at, replace_file, write_all_at};
+use crate::threads::Mutex;
 
 /// All consumers of a log, open or not: those not open hold segments back too.
 #[derive(Debug)]

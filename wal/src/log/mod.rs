@@ -30,8 +30,6 @@ mod time;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-
 use crate::clock::Epoch;
 use crate::codec::LogId;
 use crate::codec::meta::Meta;
@@ -44,6 +42,7 @@ use crate::segment::Segment;
 use crate::segment::files::Files;
 use crate::stats::Counters;
 use crate::storage::{Storage, StorageFile, StorageLock};
+use crate::threads::{Condvar, Mutex, MutexGuard, RwLock};
 
 /// A place in the log: an offset, and where in which segment its frame begins or will begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex, RwLock};
-
 use super::recovery::{self, Contents, CursorFile, Examined, LOCK_FILE, Tail};
 use super::{Active, ActiveSegment, Core, Due, Log, Mark, Unsettled, retention};
 use crate::clock::Epoch;
@@ -16,6 +14,7 @@ use crate::options::Options;
 use crate::segment::Segment;
 use crate::stats::Counters;
 use crate::storage::{Access, LockError, Storage, StorageFile, StorageLock, replace_file, write_all_at};
+use crate::threads::{Condvar, Mutex, RwLock};
 
 /// A log just opened, and the files of its consumers, which are not the log's business.
 pub(crate) struct Opened {

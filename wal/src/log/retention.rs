@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::{Active, Log};
 use crate::clock::millis;
 use crate::error::{Error, Result};
 use crate::offset::Offset;
 use crate::segment::Segment;
+use crate::threads::Mutex;
 
 /// What [`crate::Wal::retain`] and [`crate::Wal::remove_before`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

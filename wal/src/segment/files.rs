@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use crate::storage::{Access, Storage, StorageFile};
+use crate::threads::Mutex;
 
 /// How many are kept open although nobody uses them.
 const KEPT_OPEN: usize = 64;

@@ -9,14 +9,13 @@ pub(crate) mod walk;
 
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
-
 use crate::codec::frame::{self, Kind, Seed};
 use crate::codec::segment_header::{self, Pin, SegmentHeader};
 use crate::codec::{u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::offset::Offset;
 use crate::storage::StorageFile;
+use crate::threads::Mutex;
 
 use files::{Files, Slot};
 use frames::FrameReader;
