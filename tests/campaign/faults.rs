@@ -59,7 +59,7 @@ fn ways(kind: OpKind) -> &'static [FaultKind] {
 
 /// Tries every fault of a life, or goes to the first failure. Where a sync fails, also every fault of what follows to recover: for every
 /// `second_every`th sync.
-pub fn explore(life: &Life, images: usize, second_every: usize) -> Tried {
+pub fn explore(life: &Life, images: usize, second_every: u64) -> Tried {
     let mut tried = Tried::default();
     let lab = Lab::with(|_, disk| disk.start_trace());
     let whole = lab.missing();
@@ -83,12 +83,12 @@ pub fn explore(life: &Life, images: usize, second_every: usize) -> Tried {
                 tried.faults += 1;
                 *tried.by_kind.entry(format!("{:?}: {way:?}", op.kind)).or_default() += 1;
                 let place = format!("{way:?} at {:?} number {nth} of disk {number} ({})", op.kind, op.file);
-                if let Err(what) = try_faults(life, number, &[fault.clone()], images) {
+                if let Err(what) = try_faults(life, number, std::slice::from_ref(&fault), images) {
                     tried.failures.push(failed(place, what));
                     return tried;
                 }
                 let stops = matches!(way, FaultKind::SyncFails { drop_dirty: true });
-                if stops && *nth as usize % second_every == 0 {
+                if stops && nth.is_multiple_of(second_every) {
                     let second = explore_second(life, number, &fault, op.index, images);
                     tried.seconds += second.tried;
                     if let Some((second, what)) = second.failure {

@@ -31,7 +31,7 @@ struct Args {
     /// Distinct images to try at least.
     images: u64,
     /// Second faults behind every so many'th failed sync.
-    second_every: usize,
+    second_every: u64,
     only: Option<String>,
     replay: Option<crashes::Failure>,
     bounds: Bounds,
