@@ -131,6 +131,34 @@ fn l9_a_tail_crosses_segments_without_polling_and_ends_with_the_log() {
 }
 
 #[test]
+fn l9_a_reader_goes_on_behind_an_empty_segment_that_was_removed() {
+    let disk = SimStorage::new();
+    let log = open(&disk);
+    for n in 0..6u8 {
+        log.append([n; 600]).unwrap();
+    }
+    // Begun, and nothing of it survives: the process dies.
+    log.append_with([6; 3000], wal::Durability::Buffered).unwrap();
+    disk.power_cut(1);
+    drop(log);
+    let log = open(&disk);
+    assert_eq!((log.end(), log.report().segments), (6, 2));
+    let mut reader = log.reader(0).unwrap();
+    let mut consumer = log.consumer("c").on_out_of_range(wal::Reset::Latest).open().unwrap();
+    for n in 0..6 {
+        assert_eq!(reader.next().unwrap().unwrap().offset, n);
+        assert_eq!(consumer.next().unwrap().unwrap().offset, n);
+    }
+    consumer.commit().unwrap();
+    // Both are in the first segment, at its end. It goes, and the empty one with it.
+    log.append("six").unwrap();
+    log.append("seven").unwrap();
+    assert_eq!(log.remove_before(6).unwrap().segments_removed, 2);
+    assert_eq!(reader.next().unwrap().unwrap().bytes, b"six");
+    assert_eq!(consumer.next().unwrap().unwrap().bytes, b"six");
+}
+
+#[test]
 fn l7_what_is_too_large_is_refused_with_sizes_and_the_largest_reads_back() {
     let disk = SimStorage::new();
     let log = options()

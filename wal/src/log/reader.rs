@@ -391,8 +391,8 @@ impl Reader {
     fn enter_next(&mut self) -> Result<()> {
         let generation = self.at.as_ref().map_or(0, |at| at.segment.generation());
         let next = self.log.segment_after(generation);
-        let next = next.filter(|s| s.generation() == generation + 1 && self.next >= self.log.start());
-        let Some(segment) = next else {
+        // Not every generation has to be there: an empty segment goes with the one before it. But no offset may be missing.
+        let Some(segment) = next.filter(|s| s.base_offset() <= self.next) else {
             return Err(self.log.out_of_range(self.next, self.visible));
         };
         self.at = Some(self.removed_meanwhile(self.enter(segment, self.mark))?);
