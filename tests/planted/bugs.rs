@@ -66,7 +66,7 @@ pub const BUGS: &[Bug] = bugs! {
     'B' "a frame is not bound to its position" in "wal/src/codec/frame.rs":
         "    let computed = crc32(seed.at(pos), &bytes[4..]);" => "    let computed = crc32(seed.at(0 * pos), &bytes[4..]);", WalUnits;
     'B' "a shortened sealed segment is passed over" in "wal/src/log/recovery/headers.rs":
-        "            if walk.expected != successor.base_offset() {" => "            if false {", Promises Rot;
+        "            if walk.expected != successor.base_offset() {" => "            if false {", Cases;
     'B' "a length is believed before it is checked against the room" in "wal/src/codec/frame.rs":
         "    if frame_len(payload_len as usize) > room {" => "    if false {", WalUnits Promises;
     'B' "an error of reading is taken for the end" in "wal/src/segment/frames.rs":

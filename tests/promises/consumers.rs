@@ -215,7 +215,9 @@ fn l10_names_are_any_text_and_no_more() {
         "consumer-a.offset",
     ];
     for name in names {
-        log.consumer(name).open().unwrap().seek(1).unwrap();
+        let mut consumer = log.consumer(name).open().unwrap();
+        assert_eq!(consumer.name(), name);
+        consumer.seek(1).unwrap();
     }
     assert!(matches!(log.consumer("").open(), Err(Error::ConsumerName { bytes: 0 })));
     assert!(matches!(

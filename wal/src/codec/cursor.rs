@@ -14,7 +14,7 @@
 //!  56 u64  anchor generation, 0: no anchor        508 u32 CRC-32 of 0..508, seeded by the slot
 //! ```
 
-use super::{HeaderError, LogId, array_at, check_header, finish_header, put, slots, u32_at, u64_at};
+use super::{HeaderError, LogId, array_at, check_counters, check_header, finish_header, put, slots, u32_at, u64_at};
 
 use crate::offset::Offset;
 use crate::options::{Delivery, Reset};
@@ -107,6 +107,7 @@ impl Cursor {
         if name.is_empty() || name.len() > NAME_MAX || bytes[78] > 1 {
             return Err(HeaderError::Damaged);
         }
+        check_counters(&[u64_at(bytes, 32)])?;
         let generation = u64_at(bytes, 56);
         Ok(Self {
             log: array_at(bytes, 16),
@@ -183,6 +184,51 @@ mod tests {
         assert_eq!(Cursor::decode_file(&file), Ok((cursor(2), Health::CopyLost)));
         file[2048 + 100] ^= 4;
         assert_eq!(Cursor::decode_file(&file), Ok((cursor(1), Health::SlotLost)));
+    }
+
+    #[test]
+    fn every_rule_is_kept_and_no_other_is_believed() {
+        for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
+            for reset in [Reset::Fail, Reset::Earliest, Reset::Latest] {
+                for protected in [false, true] {
+                    let cursor = Cursor {
+                        delivery,
+                        reset,
+                        protected,
+                        ..cursor(7)
+                    };
+                    assert_eq!(Cursor::decode_file(&cursor.encode_file()), Ok((cursor, Health::Sound)));
+                }
+            }
+        }
+        // Sums that are right over values that are not.
+        let spoiled: [(usize, &[u8]); 7] = [
+            (76, &[0]),
+            (76, &[3]),
+            (77, &[3]),
+            (78, &[2]),
+            (79, &[0]),
+            (79, &[129]),
+            (32, &[0xff; 8]),
+        ];
+        for (at, bytes) in spoiled {
+            let mut value = cursor(7).value(7);
+            put(&mut value, at, bytes);
+            finish_header(&mut value, MAGIC, 1);
+            assert_eq!(
+                Cursor::decode_slot(&value, 1),
+                Err(HeaderError::Damaged),
+                "{bytes:?} at {at}"
+            );
+        }
+        let mut longest = cursor(7);
+        longest.name = "n".repeat(NAME_MAX);
+        assert_eq!(Cursor::decode_file(&longest.encode_file()).map(|c| c.0), Ok(longest));
+    }
+
+    #[test]
+    fn a_name_can_be_read_in_the_name_of_its_file() {
+        assert!(file_name("Billing_2-eu/x é").starts_with("consumer-billing_2-eu_x__-"));
     }
 
     #[test]

@@ -365,6 +365,60 @@ mod tests {
     }
 
     #[test]
+    fn every_kind_is_read_as_what_was_written() {
+        let seed = Seed::new(&LOG, 3);
+        for kind in [Kind::Mark, Kind::Pad, Kind::Seal, Kind::Close] {
+            let mut bytes = Vec::new();
+            encode_control(&mut bytes, kind, &[9; 8], 42, 40, seed, 4096);
+            let header = decode_header(&bytes, seed, 4096, 1 << 20).unwrap();
+            assert_eq!((header.kind, header.count, header.payload_len), (kind, 0, 8));
+            assert_eq!(header.frame_len(), bytes.len() as u64);
+        }
+    }
+
+    #[test]
+    fn headers_whose_sums_are_right_and_whose_values_are_not() {
+        let seed = Seed::new(&LOG, 3);
+        let good = data(b"hello", 42, 40, seed, 4096);
+        let long = u32::try_from(PAYLOAD_MAX).unwrap();
+        let spoiled: [(usize, &[u8], FrameError); 8] = [
+            (5, &[1], FrameError::Header),
+            // Data without records, and records in what is none.
+            (6, &[0, 0], FrameError::Header),
+            (4, &[2], FrameError::Header),
+            (4, &[9], FrameError::UnknownKind(9)),
+            (8, &(long + 1).to_le_bytes(), FrameError::Header),
+            (8, &long.to_le_bytes(), FrameError::Truncated),
+            (12, &43u32.to_le_bytes(), FrameError::Header),
+            (16, &(u64::MAX - 1).to_le_bytes(), FrameError::Header),
+        ];
+        for (at, value, expected) in spoiled {
+            let mut bytes = good.clone();
+            put(&mut bytes, at, value);
+            let crc = crc32(seed.at(4096), &bytes[4..HEADER_LEN]);
+            put(&mut bytes, 0, &crc.to_le_bytes());
+            assert_eq!(
+                decode_header(&bytes, seed, 4096, 1 << 20),
+                Err(expected),
+                "{value:?} at {at}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_batch_s_records_are_its_payload_without_the_lengths() {
+        let seed = Seed::new(&LOG, 3);
+        let one = decode_header(&data(b"hello", 1, 0, seed, 8), seed, 8, 1 << 20).unwrap();
+        assert_eq!(record_bytes(&one), 5);
+        let batch = Header {
+            count: 3,
+            payload_len: 3 * 4 + 70,
+            ..one
+        };
+        assert_eq!(record_bytes(&batch), 70);
+    }
+
+    #[test]
     fn a_length_beyond_the_room_is_refused() {
         let seed = Seed::new(&LOG, 1);
         let bytes = data(&[1; 100], 0, 0, seed, 4096);

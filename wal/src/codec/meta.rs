@@ -11,7 +11,7 @@
 //!  32 u64  sequence number          80 …   zeros, then at 124 u32 CRC-32 of 0..124, seeded by the slot
 //! ```
 
-use super::{HeaderError, LogId, array_at, check_header, finish_header, put, slots, u64_at};
+use super::{HeaderError, LogId, array_at, check_counters, check_header, finish_header, put, slots, u64_at};
 use crate::offset::Offset;
 
 pub(crate) const FILE_NAME: &str = "log.meta";
@@ -58,7 +58,7 @@ impl Meta {
     pub(crate) fn decode_file(file: &[u8]) -> Result<(Self, slots::Health), HeaderError> {
         let decode = |bytes: &[u8], slot| {
             check_header(bytes, LEN, MAGIC, u32::from(slot == 1))?;
-            Ok(Self {
+            let meta = Self {
                 log: array_at(bytes, 16),
                 seq: u64_at(bytes, 32),
                 created_ms: u64_at(bytes, 40),
@@ -66,7 +66,12 @@ impl Meta {
                 start_offset: u64_at(bytes, 56),
                 newest_gen: u64_at(bytes, 64),
                 durable_end: u64_at(bytes, 72),
-            })
+            };
+            check_counters(&[meta.seq, meta.start_gen, meta.newest_gen])?;
+            if meta.start_gen == 0 {
+                return Err(HeaderError::Damaged);
+            }
+            Ok(meta)
         };
         slots::decode_file(file, decode, |meta| meta.seq)
     }
@@ -99,6 +104,25 @@ mod tests {
         assert_eq!(Meta::decode_file(&file), Ok((meta(5), Health::CopyLost)));
         file[at as usize + 2048 + 40] ^= 1;
         assert_eq!(Meta::decode_file(&file), Ok((meta(4), Health::SlotLost)));
+    }
+
+    #[test]
+    fn values_that_no_writer_counts_up_to_are_damage() {
+        let spoiled: [fn(&mut Meta); 4] = [
+            |meta| meta.seq = u64::MAX,
+            |meta| meta.start_gen = u64::MAX,
+            |meta| meta.newest_gen = u64::MAX,
+            |meta| meta.start_gen = 0,
+        ];
+        for spoil in spoiled {
+            let mut meta = meta(5);
+            spoil(&mut meta);
+            assert_eq!(
+                Meta::decode_file(&meta.encode_file()),
+                Err(HeaderError::Damaged),
+                "{meta:?}"
+            );
+        }
     }
 
     #[test]

@@ -84,6 +84,18 @@ pub(crate) fn check_header(all: &[u8], len: usize, magic: &[u8; 8], seed: u32) -
     Ok(())
 }
 
+/// Most that a sequence number or a generation can be. Nothing that counts up comes so far; a value beyond is no honest one, and adding one to
+/// it must not overflow.
+const COUNTER_MAX: u64 = u64::MAX / 2;
+
+/// Refuses values that no writer of ours has counted up to.
+pub(crate) fn check_counters(counters: &[u64]) -> Result<(), HeaderError> {
+    if counters.iter().any(|n| *n > COUNTER_MAX) {
+        return Err(HeaderError::Damaged);
+    }
+    Ok(())
+}
+
 /// The first `len` bytes, where that is a length that a header can have.
 fn bytes_of(all: &[u8], len: u32) -> Option<&[u8]> {
     let len = usize::try_from(len).ok().filter(|len| *len >= 16)?;

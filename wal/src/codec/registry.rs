@@ -51,6 +51,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_that_is_too_short_is_damage_whatever_its_sums_say() {
+        for len in 20..HEADER_LEN + 4 {
+            let mut bytes = vec![0; len];
+            finish_header(&mut bytes, MAGIC, 0);
+            assert_eq!(decode(&bytes), Err(HeaderError::Damaged), "{len} bytes");
+        }
+    }
+
+    #[test]
     fn round_trip_and_no_change_goes_unnoticed() {
         for files in [vec![], vec!["consumer-a-0.offset"], vec!["a", "b", ""]] {
             let bytes = encode(&[7; 16], files.iter().copied());

@@ -13,7 +13,7 @@
 //!  48 u64  created, ms since 1970  124 u32 CRC-32 of 0..124
 //! ```
 
-use super::{HeaderError, LogId, array_at, check_header, finish_header, newest, put, u32_at, u64_at};
+use super::{HeaderError, LogId, array_at, check_counters, check_header, finish_header, newest, put, u32_at, u64_at};
 use crate::offset::Offset;
 
 /// Bytes before the first frame.
@@ -81,6 +81,7 @@ impl SegmentHeader {
     fn decode_copy(bytes: &[u8]) -> Result<Self, HeaderError> {
         check_header(bytes, LEN, MAGIC, 0)?;
         let generation = u64_at(bytes, 32);
+        check_counters(&[generation])?;
         let flags = u32_at(bytes, 84);
         if generation == 0 || flags & !CUT != 0 {
             return Err(HeaderError::Damaged);
@@ -159,6 +160,32 @@ mod tests {
                     "byte {byte} at {place}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn sums_that_are_right_over_values_that_are_not() {
+        for (at, bytes) in [
+            (32, [0; 8]),
+            (32, [0xff; 8]),
+            (84, [3, 0, 0, 0, 0, 0, 0, 0]),
+            (84, [2, 0, 0, 0, 0, 0, 0, 0]),
+        ] {
+            let mut copy = header().encode()[..LEN].to_vec();
+            put(&mut copy, at, &bytes);
+            finish_header(&mut copy, MAGIC, 0);
+            assert_eq!(
+                SegmentHeader::decode_copy(&copy),
+                Err(HeaderError::Damaged),
+                "{bytes:?} at {at}"
+            );
+        }
+        for cut in [false, true] {
+            let mut header = header();
+            if let Some(prev) = &mut header.prev {
+                prev.cut = cut;
+            }
+            assert_eq!(SegmentHeader::decode(&header.encode()), Ok((header, false)));
         }
     }
 

@@ -93,3 +93,24 @@ pub(crate) fn stray_bytes(file: &[u8], len: usize) -> Option<usize> {
     let inside = |at: usize| at < FILE_LEN && at % COPY_AT < len;
     file.iter().enumerate().position(|(at, byte)| *byte != 0 && !inside(at))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stray_bytes_are_those_where_no_copy_lies() {
+        let value = [7; 100];
+        let file = encode_file(1, |_| value.to_vec());
+        assert_eq!(stray_bytes(&file, value.len()), None);
+        for at in 0..FILE_LEN {
+            let mut file = file.clone();
+            file[at] ^= 1;
+            let inside = at % COPY_AT < value.len();
+            assert_eq!(stray_bytes(&file, value.len()), (!inside).then_some(at), "byte {at}");
+        }
+        let mut longer = file;
+        longer.extend([0, 1]);
+        assert_eq!(stray_bytes(&longer, value.len()), Some(FILE_LEN + 1));
+    }
+}
