@@ -34,6 +34,8 @@ fn part() {
                 std::thread::park();
             }
         }
+        #[cfg(unix)]
+        Some("fork") => fork(Path::new(&dir)),
         Some("replay") => super::f_checkpoints::replay(Path::new(&dir)),
         other => panic!("there is no part {other:?}"),
     }
@@ -132,6 +134,39 @@ fn h04_a_child_process_inherits_nothing() {
     sleeper.wait().unwrap();
     assert_eq!(held.unwrap_or(0), 0, "descriptors were handed on");
     assert_eq!(again.unwrap(), 1);
+}
+
+/// Forks with a log open: the child may change nothing, and takes nothing with it when it ends.
+#[cfg(unix)]
+fn fork(dir: &Path) {
+    let log = options().open(dir).unwrap();
+    log.append("before").unwrap();
+    // SAFETY: the child only appends and ends; no other thread of this process holds a lock that it needs.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = log.append("in the child").is_err() && log.rotate().is_err() && log.close().is_err();
+        // SAFETY: ends the child without running what belongs to the parent.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child that was just made.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child was not refused");
+    assert!(
+        matches!(options().open(dir), Err(Error::Locked { .. })),
+        "the child took the lock with it"
+    );
+    assert_eq!(log.append("after").unwrap(), 1);
+    log.close().unwrap();
+    assert_eq!(read_all(&options().open(dir).unwrap()), [&b"before"[..], b"after"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn h04_a_forked_child_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = child("fork", &dir.path().join("log")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

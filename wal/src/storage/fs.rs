@@ -1,7 +1,8 @@
 //! The real file system, through `std` alone.
 //!
 //! `File::sync_data` is `fdatasync` on Linux and `F_FULLFSYNC` on macOS, so the drive's cache is included there.
-//! `std` opens every file close-on-exec: a child process inherits neither descriptors nor the lock.
+//! `std` opens every file close-on-exec: a child process inherits neither descriptors nor the lock. A child made by a bare fork does, and is
+//! refused every change: two processes that append to one file would write over each other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -14,12 +15,16 @@ use super::{Access, LockError, Storage, StorageFile, StorageLock};
 #[derive(Debug, Clone)]
 pub struct FsStorage {
     root: PathBuf,
+    process: Process,
 }
 
 impl FsStorage {
     /// The directory at `root`. Touches nothing: see [`Storage::create_root`].
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self {
+            root: root.into(),
+            process: Process::this(),
+        }
     }
 }
 
@@ -65,18 +70,22 @@ impl Storage for FsStorage {
                 options.write(true);
             }
             Access::Create => {
+                self.process.check()?;
                 options.write(true).create_new(true);
             }
         }
         let file = options.open(self.root.join(name))?;
-        Ok(Arc::new(FsFile { file }))
+        let process = self.process;
+        Ok(Arc::new(FsFile { file, process }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.process.check()?;
         fs::rename(self.root.join(from), self.root.join(to))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.process.check()?;
         fs::remove_file(self.root.join(name))
     }
 
@@ -130,6 +139,24 @@ impl StorageLock for FsLock {}
 #[derive(Debug)]
 struct FsFile {
     file: File,
+    process: Process,
+}
+
+/// Who may change something.
+#[derive(Debug, Clone, Copy)]
+struct Process(u32);
+
+impl Process {
+    fn this() -> Self {
+        Self(std::process::id())
+    }
+
+    fn check(self) -> io::Result<()> {
+        if std::process::id() == self.0 {
+            return Ok(());
+        }
+        Err(io::Error::other("it was opened before a fork, by the parent process"))
+    }
 }
 
 impl StorageFile for FsFile {
@@ -145,11 +172,13 @@ impl StorageFile for FsFile {
 
     #[cfg(unix)]
     fn write_at(&self, pos: u64, buf: &[u8]) -> io::Result<usize> {
+        self.process.check()?;
         std::os::unix::fs::FileExt::write_at(&self.file, buf, pos)
     }
 
     #[cfg(windows)]
     fn write_at(&self, pos: u64, buf: &[u8]) -> io::Result<usize> {
+        self.process.check()?;
         std::os::windows::fs::FileExt::seek_write(&self.file, buf, pos)
     }
 
@@ -158,10 +187,12 @@ impl StorageFile for FsFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.process.check()?;
         self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.process.check()?;
         self.file.sync_data()
     }
 }
