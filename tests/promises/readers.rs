@@ -23,6 +23,25 @@ fn l8_a_second_writer_is_told_at_once_who_has_the_log() {
 }
 
 #[test]
+fn l8_a_closed_log_is_free_at_once_whatever_processes_are_being_started() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                    std::process::Command::new("true").status().unwrap();
+                }
+            });
+        }
+        let closed_and_opened = (0..300).try_for_each(|_| options().open(&path)?.close());
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        closed_and_opened.unwrap();
+    });
+}
+
+#[test]
 fn l8_reading_beside_a_writer_changes_nothing() {
     let disk = SimStorage::new();
     let log = open_with(&disk, FsyncPolicy::Os);

@@ -115,7 +115,10 @@ impl Storage for FsStorage {
         }
         // On a full disk the words are left out; the lock holds all the same.
         let _ = file.set_len(0).and_then(|()| file.write_all(owner.as_bytes()));
-        Ok(Box::new(FsLock { _file: file }))
+        Ok(Box::new(FsLock {
+            file,
+            process: self.process,
+        }))
     }
 }
 
@@ -128,10 +131,21 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The lock lives as long as its open file.
+/// The lock lives as long as its open file, and so ends with the process whatever happens to that.
 #[derive(Debug)]
 struct FsLock {
-    _file: File,
+    file: File,
+    process: Process,
+}
+
+impl Drop for FsLock {
+    fn drop(&mut self) {
+        // A child that another thread is just starting shares the open file until its exec, and with it the lock. Let go by name it is free at
+        // once. A forked child has only a copy of the guard, and lets nothing go.
+        if self.process.check().is_ok() {
+            let _ = self.file.unlock();
+        }
+    }
 }
 
 impl StorageLock for FsLock {}
