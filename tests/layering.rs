@@ -44,7 +44,7 @@ fn only_the_real_storage_touches_the_file_system() {
 
 #[test]
 fn no_layer_of_the_log_uses_one_above_it() {
-    const DATA: &[&str] = &["offset", "error", "options", "report", "clock", "stats"];
+    const DATA: &[&str] = &["offset", "error", "options", "report", "clock", "stats", "threads"];
     let layers: &[(&str, &[&str])] = &[
         ("codec", &[]),
         ("storage", &[]),
