@@ -101,10 +101,15 @@ impl Workshop {
             Suite::Crashes => (&["--test", "campaign"], &["--only", "crashes"]),
             Suite::Faults => (&["--test", "campaign"], &["--only", "faults"]),
             Suite::Rot => (&["--test", "rot"], &[]),
+            Suite::Schedules => (&["--release", "--test", "schedules"], &[]),
             Suite::WalUnits => (&["-p", "wal", "--lib"], &[]),
         };
-        let built = self
-            .cargo()
+        let mut cargo = self.cargo();
+        if matches!(suite, Suite::Schedules) {
+            cargo.env("RUSTFLAGS", "--cfg shuttle");
+            cargo.env("CARGO_TARGET_DIR", self.target.join("shuttle"));
+        }
+        let built = cargo
             .args(["test", "--no-run", "--message-format=json"])
             .args(build)
             .output()
@@ -173,7 +178,8 @@ impl Workshop {
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_PROFILE_TEST_DEBUG", "0")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
         cargo
     }
 }

@@ -133,6 +133,7 @@ fn l1_l3_appends_meet_rotation_and_retention() {
                     for _ in 0..3 {
                         let offset = log.append([n; 400]).unwrap();
                         survives(&disk, offset);
+                        assert!(log.durable_end() > offset, "the durable end moved back");
                     }
                 })
             })
