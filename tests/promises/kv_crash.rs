@@ -218,6 +218,55 @@ fn k2_a_checkpoint_of_another_log_or_of_a_longer_one_is_not_believed() {
 }
 
 #[test]
+fn k2_a_checkpoint_of_many_blocks_holds_all_and_is_synced_on_the_way() {
+    let disk = SimStorage::new();
+    let make = || {
+        let log = super::options().segment_bytes(4 << 20).policy(wal::FsyncPolicy::Os);
+        Options::new().log(log).checkpoint_bytes(0)
+    };
+    let store = make().open_storage(Arc::new(disk.clone())).unwrap();
+    let value = |n: u32| n.to_le_bytes().repeat(5000);
+    for n in 0..900u32 {
+        store.put(n.to_be_bytes(), value(n)).unwrap();
+    }
+    disk.start_trace();
+    assert_eq!(store.checkpoint().unwrap(), 900);
+    let trace = disk.trace();
+    let of_checkpoint = |kind| {
+        trace
+            .iter()
+            .filter(move |op| op.kind == kind && op.file.starts_with("checkpoint"))
+    };
+    // 18 MB: after every 8, and at the end. No write is larger than a block and an entry.
+    assert_eq!(of_checkpoint(OpKind::SyncData).count(), 3);
+    assert!(of_checkpoint(OpKind::Write).all(|op| op.len < 300_000));
+    assert!(of_checkpoint(OpKind::Write).count() > 60);
+    let stats = store.stats();
+    assert_eq!((stats.checkpoints_made, stats.bytes_since_checkpoint), (1, 0));
+    let name = checkpoint_names(&disk).pop().unwrap();
+    assert_eq!(stats.checkpoint_file_bytes, disk.read_file(&name).unwrap().len() as u64);
+    store.put("after", "").unwrap();
+    assert!(store.stats().bytes_since_checkpoint > 0);
+
+    // The copy in a backup is as good.
+    let copy = SimStorage::missing();
+    let end = store
+        .backup_to(&(Arc::new(copy.clone()) as Arc<dyn wal::storage::Storage>))
+        .unwrap();
+    assert_eq!(end, 901);
+    assert!(copy.read_file(&name).unwrap() == disk.read_file(&name).unwrap());
+    copy.power_cut(1);
+    disk.process_kill();
+    drop(store);
+    for disk in [disk, copy] {
+        let store = make().open_storage(Arc::new(disk.clone())).unwrap();
+        let report = store.report();
+        assert_eq!((report.checkpoint, report.loaded, report.replayed), (Some(900), 900, 1));
+        assert!((0..900u32).all(|n| store.get(n.to_be_bytes()).unwrap().unwrap()[..] == value(n)));
+    }
+}
+
+#[test]
 fn k2_a_checkpoint_that_fails_leaves_the_last_one_and_can_be_tried_again() {
     let faults = [
         (OpKind::Write, FaultKind::NoSpace),
