@@ -374,6 +374,50 @@ fn l10_a_consumer_whose_making_failed_can_be_made_again() {
 }
 
 #[test]
+fn l10_a_consumer_found_on_the_disk_is_durable_before_it_is_believed() {
+    // Made by a process that failed to make the name of its file durable, and ended.
+    let (disk, log) = filled(10);
+    disk.inject(Fault::new(OpKind::SyncDir, FaultKind::Error(std::io::ErrorKind::Other)));
+    assert!(log.consumer("c").open().is_err());
+    disk.process_kill();
+    drop(log);
+    let log = open(&disk);
+    let mut consumer = log.consumer("c").open().unwrap();
+    consumer.poll(7).unwrap();
+    consumer.commit().unwrap();
+    disk.for_each_crash_image(100, 1, |image| {
+        assert_eq!(open(&image).consumer("c").open_existing().unwrap().committed(), 7);
+    });
+}
+
+#[test]
+fn l10_a_consumer_whose_removal_failed_can_be_made_again() {
+    for op in [OpKind::Remove, OpKind::SyncDir] {
+        let (disk, log) = filled(10);
+        log.consumer("c").open().unwrap().seek(5).unwrap();
+        // The list without it is replaced first; then its own file goes.
+        let fault = Fault::new(op, FaultKind::Error(std::io::ErrorKind::Other));
+        disk.inject(if op == OpKind::Remove {
+            fault.on_file("consumer-")
+        } else {
+            fault.nth(2)
+        });
+        assert!(log.remove_consumer("c").is_err(), "{op:?}");
+        assert_eq!(disk.faults_hit(), 1);
+        assert!(matches!(
+            log.consumer("c").open_existing(),
+            Err(Error::UnknownConsumer { .. })
+        ));
+        let mut again = log.consumer("c").open().unwrap();
+        assert_eq!(again.poll(3).unwrap()[0].0, 0);
+        again.commit().unwrap();
+        disk.for_each_crash_image(100, 1, |image| {
+            assert_eq!(open(&image).consumer("c").open_existing().unwrap().committed(), 3);
+        });
+    }
+}
+
+#[test]
 fn l11_a_position_that_only_memory_shows_lets_nothing_go() {
     let disk = SimStorage::new();
     let log = open(&disk);

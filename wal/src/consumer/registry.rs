@@ -30,6 +30,8 @@ struct Known {
     /// Names among them whose making failed half-way: they may be on the disk, and so hold back what they would need, but are made again
     /// when they are asked for.
     half_made: BTreeSet<String>,
+    /// Names among them that were found on the disk but not in the list: whoever made them may have failed to make the name of the file durable.
+    unlisted: BTreeSet<String>,
     /// Files whose position is lost: why, and a hold on everything they might still need.
     damaged: BTreeMap<String, (String, Pin)>,
 }
@@ -73,9 +75,13 @@ impl Consumers {
         for name in std::mem::take(&mut known.half_made) {
             known.by_name.remove(&name);
         }
-        for CursorFile { file, cursor } in files {
+        known.unlisted.clear();
+        for CursorFile { file, cursor, listed } in files {
             match cursor {
                 Ok(cursor) => {
+                    if !listed {
+                        known.unlisted.insert(cursor.name.clone());
+                    }
                     if let Some(registered) = known.by_name.get(&cursor.name) {
                         let mut state = registered.state.lock();
                         registered.pin.set(cursor.committed);
@@ -176,8 +182,25 @@ impl Consumers {
         })
     }
 
+    /// Makes what was found on the disk but not in the list durable by name, and lists it.
+    fn settle_names(&self, known: &mut Known) -> Result<()> {
+        if known.unlisted.is_empty() {
+            return Ok(());
+        }
+        let synced = self.log.storage.sync_dir();
+        synced.map_err(|e| Error::io("sync the directory of", self.log.path(registry::FILE_NAME), e))?;
+        match self.write_registry(known, None, None) {
+            // Listed with the next one, when there is space.
+            Ok(()) | Err(Error::NoSpace { .. }) => {}
+            Err(e) => return Err(e),
+        }
+        known.unlisted.clear();
+        Ok(())
+    }
+
     pub(super) fn find(&self, name: &str) -> Result<Arc<Registered>> {
-        let known = self.known.lock();
+        let mut known = self.known.lock();
+        self.settle_names(&mut known)?;
         if let Some(damage) = Self::damage(&known, name) {
             return Err(damage);
         }
@@ -189,6 +212,7 @@ impl Consumers {
     /// Makes the consumer where it is missing and `options` say where it begins.
     pub(super) fn find_or_create(&self, options: &ConsumerOptions) -> Result<Arc<Registered>> {
         let mut known = self.known.lock();
+        self.settle_names(&mut known)?;
         if let Some(damage) = Self::damage(&known, &options.name) {
             return Err(damage);
         }
@@ -309,6 +333,10 @@ impl Consumers {
             return Err(Error::Closed);
         }
         self.write_registry(&known, None, Some(&file))?;
+        // From here on it may be gone, or not, if anything fails: whoever wants it makes it anew.
+        if known.by_name.contains_key(name) {
+            known.half_made.insert(name.to_owned());
+        }
         let storage = &*self.log.storage;
         let removed = match storage.remove(&file) {
             // The file of a damaged consumer may be what was lost.
@@ -394,7 +422,8 @@ impl Consumers {
     /// Removes segments that nobody needs: see [`Log::retain`]. Positions that were read from files are written again first, once, so
     /// that no consumer falls back behind what was removed.
     pub(crate) fn retain(&self, floor: Option<Offset>) -> Result<RetentionReport> {
-        let known = self.known.lock();
+        let mut known = self.known.lock();
+        self.settle_names(&mut known)?;
         for registered in known.by_name.values() {
             let mut state = registered.state.lock();
             if !state.settled {

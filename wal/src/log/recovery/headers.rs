@@ -1,5 +1,6 @@
 //! Reads everything but the records: the meta file, the consumers' files, the headers of the segments, and where the sealed ones end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::directory::Listing;
@@ -65,18 +66,19 @@ impl Examination<'_> {
             cursors.push(CursorFile {
                 file: name.clone(),
                 cursor,
+                listed: false,
             });
         }
         Ok(cursors)
     }
 
-    /// Consumers that are registered and have no file: their positions are lost, and must not be taken for new ones.
-    pub(super) fn missing_cursors(&mut self, there: &[String], meta: &Meta) -> Result<Vec<CursorFile>> {
+    /// Marks the consumers that the list has, and adds those that have no file: their positions are lost, and must not be taken for new ones.
+    pub(super) fn compare_with_registry(&mut self, cursors: &mut Vec<CursorFile>, meta: &Meta) -> Result<()> {
         let path = self.path(registry::FILE_NAME);
         let bytes = match self.read_file(registry::FILE_NAME, registry::LEN_MAX) {
             Ok(bytes) => bytes,
             // Replaced meanwhile by a writer.
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(e),
         };
         let registered = match registry::decode(&bytes) {
@@ -88,23 +90,28 @@ impl Examination<'_> {
                     0,
                     "the list of consumers is damaged or of another log; it is made anew with the next consumer",
                 );
-                return Ok(Vec::new());
+                return Ok(());
             }
         };
-        let mut missing = Vec::new();
-        for file in registered.into_iter().filter(|file| !there.contains(file)) {
+        let there: BTreeMap<String, usize> = cursors.iter().enumerate().map(|(n, c)| (c.file.clone(), n)).collect();
+        for file in registered {
+            if let Some(n) = there.get(&file) {
+                cursors[*n].listed = true;
+                continue;
+            }
             let reason = "its file is missing".to_owned();
             self.note(
                 self.path(&file),
                 0,
                 format!("the position of this consumer is lost: {reason}"),
             );
-            missing.push(CursorFile {
+            cursors.push(CursorFile {
                 file,
                 cursor: Err(reason),
+                listed: true,
             });
         }
-        Ok(missing)
+        Ok(())
     }
 
     /// Reads the headers of all segments from the start on, and checks that they are the ones that must be there.

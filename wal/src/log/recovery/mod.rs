@@ -73,6 +73,8 @@ pub(crate) struct CursorFile {
     pub(crate) file: String,
     /// The cursor, or in words why there is none.
     pub(crate) cursor: Result<Cursor, String>,
+    /// Whether the list of consumers has it. Its file had a durable name before that.
+    pub(crate) listed: bool,
 }
 
 /// Reads the directory of `storage`. `known_durable` is a witness of the caller's.
@@ -113,7 +115,7 @@ impl Examination<'_> {
         let meta = self.read_meta()?;
         let mut cursors = self.read_cursors(&listing.cursors, &meta)?;
         if listing.has_registry {
-            cursors.extend(self.missing_cursors(&listing.cursors, &meta)?);
+            self.compare_with_registry(&mut cursors, &meta)?;
         } else if !cursors.is_empty() {
             let what = "the list of consumers is missing, or a crash came before it was made; it is made anew with the next one";
             self.note(self.path(registry::FILE_NAME), 0, what);
