@@ -146,7 +146,13 @@ impl Life<'_> {
                 self.known.durable = self.known.written.len() as u64;
             }
             Step::Consume(max, delivery) => {
-                self.known.consumer.get_or_insert(false);
+                if self.known.consumer != Some(true) {
+                    // One that is made begins where the log does, and may be there although its making failed.
+                    let start = self.log()?.start();
+                    self.known.consumer = Some(false);
+                    self.known.committed = self.known.committed.min(start);
+                    self.known.committing = self.known.committing.max(start);
+                }
                 let mut consumer = self.consumer(delivery)?;
                 self.known.consumer = Some(true);
                 self.known.committed = consumer.committed();
