@@ -18,8 +18,12 @@ pub struct Sync {
 }
 
 impl Sync {
+    /// Not one that directly follows a sync of the same: nothing is left for it to make durable. Two threads bring that about, when the
+    /// first sync has taken in what was written for the second.
     fn of(op: &Op, before: Option<&Op>) -> Option<Self> {
-        matches!(op.kind, OpKind::SyncData | OpKind::SyncDir | OpKind::CreateRoot).then(|| Self {
+        let syncs = matches!(op.kind, OpKind::SyncData | OpKind::SyncDir | OpKind::CreateRoot);
+        let idle = before.is_some_and(|b| b.kind == op.kind && b.file == op.file);
+        (syncs && !idle).then(|| Self {
             kind: op.kind,
             file: class(&op.file),
             after: before
