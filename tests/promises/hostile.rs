@@ -151,3 +151,37 @@ fn l7_a_file_of_noise_and_one_of_sound_nonsense_end_quickly() {
     let found = verify(&(Arc::new(disk) as _)).unwrap();
     assert!(!found.is_clean());
 }
+
+/// A header with a right checksum may say that the segment before it is longer than any file. Where that segment has all its records the log
+/// opens, and what measures or searches the segment stays inside the file.
+#[test]
+fn l7_an_end_far_behind_the_file_s_is_not_searched_up_to() {
+    let disk = victim();
+    let sound = read_all(&open(&disk), 0).unwrap();
+    let names = segments(&disk);
+    let mut header = disk.read_file(&names[1]).unwrap();
+    for copy in [0, 2048] {
+        header[copy + 64..copy + 72].copy_from_slice(&(1u64 << 62).to_le_bytes());
+        let sum = crc32fast::hash(&header[copy..copy + 124]);
+        header[copy + 124..copy + 128].copy_from_slice(&sum.to_le_bytes());
+    }
+    disk.write_file(&names[1], &header);
+    // One frame behind the last record is damaged too, so that there is something to search for.
+    let mut first = disk.read_file(&names[0]).unwrap();
+    let end = first.len();
+    first[end - 16..].fill(0xee);
+    disk.write_file(&names[0], &first);
+
+    let report = verify(&(Arc::new(disk.clone()) as _)).unwrap();
+    assert!(report.damage.is_empty(), "{report:?}");
+    assert!(!report.notes.is_empty(), "the damage is not told");
+    for segment in &report.segments {
+        assert!(segment.end_pos <= segment.file_bytes, "{segment:?}");
+    }
+    let log = open(&disk);
+    assert!(!log.report().notes.is_empty());
+    assert_eq!(read_all(&log, 0).unwrap(), sound);
+    let copy = SimStorage::new();
+    log.backup_to(&(Arc::new(copy.clone()) as _)).unwrap();
+    assert_eq!(read_all(&open(&copy), 0).unwrap(), sound);
+}

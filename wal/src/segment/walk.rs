@@ -7,7 +7,7 @@
 use std::io;
 
 use super::frames::FrameReader;
-use crate::codec::frame::{ALIGN, Header, Kind};
+use crate::codec::frame::{ALIGN, HEADER_LEN, Header, Kind};
 use crate::codec::segment_header::BLOCK_LEN;
 use crate::error::{Damage, FrameError};
 use crate::offset::Offset;
@@ -161,6 +161,10 @@ impl<'a> Headers<'a> {
         while self.pos < self.frames.limit() {
             let pos = self.pos;
             self.pos += ALIGN;
+            // The file may be shorter than it is known to have been.
+            if self.frames.bytes(pos, HEADER_LEN)?.len() < HEADER_LEN {
+                break;
+            }
             if let Ok(header) = self.frames.header(pos)?
                 && header.base_offset >= self.at_least
             {

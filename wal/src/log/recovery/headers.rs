@@ -201,13 +201,11 @@ impl Examination<'_> {
         for pair in segments.windows(2) {
             let (segment, successor) = (&pair[0], &pair[1]);
             let pin = successor.header.prev.expect("checked with the header");
-            segment.set_end(SegmentEnd {
-                offset: successor.base_offset(),
-                pin,
-            });
+            let offset = successor.base_offset();
             let len = self.file_len(segment)?;
             let whole = len >= pin.end_pos && self.last_frame_matches(segment, &pin)?;
             if whole {
+                segment.set_end(SegmentEnd { offset, pin });
                 continue;
             }
             // Something is wrong at the end. A walk tells whether a record is.
@@ -224,7 +222,7 @@ impl Examination<'_> {
                     }
                 }
             };
-            if walk.expected != successor.base_offset() {
+            if walk.expected != offset {
                 let damage = if len < pin.end_pos {
                     Damage::Shortened {
                         len,
@@ -235,6 +233,12 @@ impl Examination<'_> {
                 };
                 return Err(self.corruption(segment.path(), walk.pos, walk.expected, damage, None));
             }
+            // Believed as far as there are frames: nothing that counts bytes may run on behind the end of the file.
+            let end_pos = walk.pos;
+            segment.set_end(SegmentEnd {
+                offset,
+                pin: Pin { end_pos, ..pin },
+            });
             self.note(
                 segment.path(),
                 walk.pos,
