@@ -185,3 +185,26 @@ fn l7_an_end_far_behind_the_file_s_is_not_searched_up_to() {
     log.backup_to(&(Arc::new(copy.clone()) as _)).unwrap();
     assert_eq!(read_all(&open(&copy), 0).unwrap(), sound);
 }
+
+/// The meta file names the log's first segment by generation and by offset. They must agree: a start behind the end would be a log that no
+/// reader can enter.
+#[test]
+fn l7_a_start_that_is_not_the_first_segment_s_is_damage() {
+    for start in [1u64, 1 << 24, u64::MAX] {
+        let disk = victim();
+        let mut meta = disk.read_file("log.meta").unwrap();
+        for (copy, seed) in [(0, 0), (2048, 0), (4096, 1), (6144, 1)] {
+            meta[copy + 56..copy + 64].copy_from_slice(&start.to_le_bytes());
+            let mut sum = crc32fast::Hasher::new_with_initial(seed);
+            sum.update(&meta[copy..copy + 124]);
+            meta[copy + 124..copy + 128].copy_from_slice(&sum.finalize().to_le_bytes());
+        }
+        disk.write_file("log.meta", &meta);
+        let before = disk.fingerprint();
+        assert!(matches!(try_open(&disk), Err(wal::Error::Corrupt(_))), "{start}");
+        let storage: Arc<dyn wal::storage::Storage> = Arc::new(disk.clone());
+        assert!(options().open_read_only_storage(Arc::clone(&storage)).is_err());
+        assert!(!verify(&storage).unwrap().is_clean());
+        assert_eq!(disk.fingerprint(), before);
+    }
+}

@@ -68,7 +68,9 @@ impl Meta {
                 durable_end: u64_at(bytes, 72),
             };
             check_counters(&[meta.seq, meta.start_gen, meta.newest_gen])?;
-            if meta.start_gen == 0 {
+            // Nothing is removed before there is a segment.
+            let unborn = meta.newest_gen == 0;
+            if meta.start_gen == 0 || unborn && (meta.start_gen, meta.start_offset) != (1, 0) {
                 return Err(HeaderError::Damaged);
             }
             Ok(meta)
@@ -108,11 +110,12 @@ mod tests {
 
     #[test]
     fn values_that_no_writer_counts_up_to_are_damage() {
-        let spoiled: [fn(&mut Meta); 4] = [
+        let spoiled: [fn(&mut Meta); 5] = [
             |meta| meta.seq = u64::MAX,
             |meta| meta.start_gen = u64::MAX,
             |meta| meta.newest_gen = u64::MAX,
             |meta| meta.start_gen = 0,
+            |meta| meta.newest_gen = 0,
         ];
         for spoil in spoiled {
             let mut meta = meta(5);

@@ -156,6 +156,8 @@ impl Examination<'_> {
                 Some("its header names another place in the log")
             } else if header.prev.map(|p| p.generation) != (generation > 1).then(|| generation - 1) {
                 Some("its header names another predecessor")
+            } else if generation == meta.start_gen && base != meta.start_offset {
+                Some("the meta file names another offset as the log's start")
             } else {
                 None
             };
