@@ -476,3 +476,75 @@ fn l10_a_consumer_s_file_that_lost_its_newer_half_is_told_and_brings_no_old_plac
         }
     }
 }
+
+#[test]
+fn l9_waiting_hands_out_what_is_there_and_nothing_when_nothing_comes() {
+    let (_disk, log) = filled(2);
+    let mut consumer = log.consumer("c").open().unwrap();
+    for n in 0..2 {
+        let record = consumer.next_timeout(std::time::Duration::ZERO).unwrap().unwrap();
+        assert_eq!(record.offset, n);
+    }
+    assert!(consumer.next_timeout(std::time::Duration::ZERO).unwrap().is_none());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            consumer
+                .next_timeout(std::time::Duration::from_secs(3600))
+                .unwrap()
+                .map(|r| r.offset)
+        });
+        log.append(b"at last").unwrap();
+        assert_eq!(waiting.join().unwrap(), Some(2));
+    });
+}
+
+#[test]
+fn l9_a_poll_hands_out_what_stands_before_an_error_and_tells_it_next() {
+    for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
+        let disk = SimStorage::new();
+        let log = open(&disk);
+        for n in 0..9u8 {
+            log.append([n; 40]).unwrap();
+        }
+        log.close().unwrap();
+        drop(log);
+        let name = super::segments(&disk)[0].clone();
+        let mut file = disk.read_file(&name).unwrap();
+        let at = file.windows(40).position(|w| w == [4; 40]).unwrap();
+        file[at] ^= 1;
+        disk.write_file(&name, &file);
+        let log = open(&disk);
+        let mut consumer = log.consumer("c").delivery(delivery).open().unwrap();
+        assert_eq!(consumer.poll(9).unwrap().len(), 4, "{delivery:?}");
+        for _ in 0..2 {
+            assert!(matches!(consumer.poll(9), Err(Error::Corrupt(_))), "{delivery:?}");
+        }
+        assert_eq!(consumer.position(), 4);
+    }
+}
+
+#[test]
+fn l10_a_lazy_commit_is_never_moved_back_and_is_written_at_close() {
+    let (disk, log) = filled(10);
+    let mut consumer = log.consumer("c").open().unwrap();
+    consumer.poll(6).unwrap();
+    consumer.commit_lazy().unwrap();
+    consumer.seek(2).unwrap();
+    drop(consumer);
+    log.close().unwrap();
+    drop(log);
+    assert_eq!(
+        open(&disk).consumer("c").open_existing().unwrap().committed(),
+        2,
+        "a seek is the later word"
+    );
+    let log = open(&disk);
+    let mut consumer = log.consumer("c").open_existing().unwrap();
+    consumer.poll(3).unwrap();
+    consumer.commit_lazy().unwrap();
+    consumer.poll(3).unwrap();
+    consumer.commit_lazy().unwrap();
+    log.close().unwrap();
+    drop((consumer, log));
+    assert_eq!(open(&disk).consumer("c").open_existing().unwrap().committed(), 8);
+}

@@ -8,6 +8,7 @@ mod format;
 mod hostile;
 mod kv;
 mod kv_crash;
+mod kv_views;
 mod log;
 mod policies;
 mod readers;
@@ -18,7 +19,7 @@ mod torn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wal::storage::sim::SimStorage;
+use wal::storage::sim::{Fault, FaultKind, OpKind, SimStorage};
 use wal::{FsyncPolicy, Options, Wal};
 
 /// Small segments, and no marks by the clock, so that every run is the same.
@@ -50,6 +51,10 @@ fn read_all(log: &Wal, from: u64) -> wal::Result<Vec<Vec<u8>>> {
         records.push(record.bytes.to_vec());
     }
     Ok(records)
+}
+
+fn failing_sync() -> Fault {
+    Fault::new(OpKind::SyncData, FaultKind::Error(std::io::ErrorKind::Other))
 }
 
 /// The segments' files, oldest first.
