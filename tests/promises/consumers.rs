@@ -493,6 +493,8 @@ fn l9_waiting_hands_out_what_is_there_and_nothing_when_nothing_comes() {
                 .unwrap()
                 .map(|r| r.offset)
         });
+        // So that it waits; the answer is the same where it does not yet.
+        std::thread::sleep(std::time::Duration::from_millis(50));
         log.append(b"at last").unwrap();
         assert_eq!(waiting.join().unwrap(), Some(2));
     });
@@ -547,4 +549,33 @@ fn l10_a_lazy_commit_is_never_moved_back_and_is_written_at_close() {
     log.close().unwrap();
     drop((consumer, log));
     assert_eq!(open(&disk).consumer("c").open_existing().unwrap().committed(), 8);
+}
+
+#[test]
+fn l10_a_poll_at_most_once_is_committed_before_it_is_handed_out() {
+    let (disk, log) = filled(10);
+    let mut consumer = log.consumer("c").delivery(Delivery::AtMostOnce).open().unwrap();
+    assert_eq!(consumer.poll(4).unwrap().len(), 4);
+    let info = log.consumers().into_iter().find(|info| info.name == "c").unwrap();
+    assert_eq!((info.committed, info.lag), (4, 6));
+    disk.for_each_crash_image(100, 1, |image| {
+        assert_eq!(open(&image).consumer("c").open_existing().unwrap().committed(), 4);
+    });
+}
+
+#[test]
+fn l10_a_commit_of_part_of_what_was_handed_out_names_the_record_below_it() {
+    let (disk, log) = filled(10);
+    let mut consumer = log.consumer("c").open().unwrap();
+    consumer.poll(6).unwrap();
+    consumer.commit_to(3).unwrap();
+    drop(consumer);
+    log.close().unwrap();
+    drop(log);
+    let report = super::verify(&disk);
+    assert!(report.is_clean() && report.notes.is_empty(), "{report:?}");
+    assert_eq!(
+        open(&disk).consumer("c").open_existing().unwrap().poll(1).unwrap()[0].0,
+        3
+    );
 }

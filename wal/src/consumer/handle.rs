@@ -104,12 +104,9 @@ impl Consumer {
                 Err(e) => return Err(e),
             }
             anchor = self.reader.anchor();
-            match self.reader.next() {
-                Ok(Some(record)) => records.push((record.offset, record.bytes.to_vec())),
-                Ok(None) => break,
-                Err(_) if !records.is_empty() => break,
-                Err(e) => return Err(e),
-            }
+            // It has been read, so this neither fails nor ends.
+            let Some(record) = self.reader.next()? else { break };
+            records.push((record.offset, record.bytes.to_vec()));
         }
         if self.delivery == Delivery::AtMostOnce
             && !records.is_empty()
