@@ -478,7 +478,7 @@ fn l10_a_consumer_s_file_that_lost_its_newer_half_is_told_and_brings_no_old_plac
 }
 
 #[test]
-fn l9_waiting_hands_out_what_is_there_and_nothing_when_nothing_comes() {
+fn l10_waiting_hands_out_what_is_there_and_nothing_when_nothing_comes() {
     let (_disk, log) = filled(2);
     let mut consumer = log.consumer("c").open().unwrap();
     for n in 0..2 {
@@ -501,7 +501,7 @@ fn l9_waiting_hands_out_what_is_there_and_nothing_when_nothing_comes() {
 }
 
 #[test]
-fn l9_a_poll_hands_out_what_stands_before_an_error_and_tells_it_next() {
+fn l10_a_poll_hands_out_what_stands_before_an_error_and_tells_it_next() {
     for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
         let disk = SimStorage::new();
         let log = open(&disk);

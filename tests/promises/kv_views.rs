@@ -20,7 +20,7 @@ fn keys(entries: impl Iterator<Item = (kv::Key, kv::Value)>) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn k3_a_snapshot_stays_as_it_was() {
+fn k5_a_snapshot_stays_as_it_was() {
     let store = open(&SimStorage::new());
     assert!(store.is_empty() && store.snapshot().is_empty());
     let mut batch = Batch::new();
@@ -43,7 +43,7 @@ fn k3_a_snapshot_stays_as_it_was() {
 }
 
 #[test]
-fn k6_a_watch_shows_the_writes_of_a_prefix_and_waits_no_longer_than_told() {
+fn k7_a_watch_shows_the_writes_of_a_prefix_and_waits_no_longer_than_told() {
     let store = open(&SimStorage::new());
     store.put("other", "1").unwrap();
     let mut both = Batch::new();
@@ -64,7 +64,7 @@ fn k6_a_watch_shows_the_writes_of_a_prefix_and_waits_no_longer_than_told() {
 }
 
 #[test]
-fn k4_waiting_for_a_write_ends_when_it_is_applied_or_the_time_is_up_or_the_log_stops() {
+fn k5_waiting_for_a_write_ends_when_it_is_applied_or_the_time_is_up_or_the_log_stops() {
     let disk = SimStorage::new();
     let store = open(&disk);
     let offset = store.put("a", "1").unwrap();
@@ -105,7 +105,7 @@ fn k7_a_store_s_consumers_times_and_backups_are_its_log_s() {
 }
 
 #[test]
-fn k5_a_checkpoint_that_the_log_does_not_bear_out_is_told_and_passed_over() {
+fn k1_a_checkpoint_that_the_log_does_not_bear_out_is_told_and_passed_over() {
     // Of another history: the same log's identity, other records below its offset.
     let disk = SimStorage::new();
     drop(open(&disk));
@@ -134,7 +134,7 @@ fn k5_a_checkpoint_that_the_log_does_not_bear_out_is_told_and_passed_over() {
 }
 
 #[test]
-fn k5_without_a_checkpoint_and_without_the_log_s_beginning_nothing_is_made_up() {
+fn k1_without_a_checkpoint_and_without_the_log_s_beginning_nothing_is_made_up() {
     let disk = SimStorage::new();
     let store = open(&disk);
     for n in 0..200u32 {
